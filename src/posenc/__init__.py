@@ -1,0 +1,1 @@
+"""posenc: how much faster does a transformer converge with rotary position embedding?"""

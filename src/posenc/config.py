@@ -1,0 +1,163 @@
+"""The configuration as a contract: types, ranges, and which keys make a run what it is.
+
+The signature of what a `_target_` names is the schema of its group; that of `Settings` is the schema of the rest.
+"""
+
+import difflib
+import inspect
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+from omegaconf import OmegaConf
+
+from posenc.errors import UserError
+
+SUPPLIED = {"vocab_size", "context", "scheme", "causal", "seed", "directory"}
+"""Constructor arguments that the program supplies, not the configuration."""
+
+NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds", "trainer")
+"""What may differ between two runs that give the same curve; of `trainer`, the precision still counts."""
+
+
+def register_resolvers() -> None:
+    """Make `${head_dim:width,heads}` known to the configuration files."""
+    OmegaConf.register_new_resolver("head_dim", _head_dim, replace=True)
+
+
+def _head_dim(width: Any, heads: Any) -> int:
+    for key, value in (("model.width", width), ("model.heads", heads)):
+        if not (type(value) is int and value > 0):
+            raise UserError(f"{key}={value} must be a whole number, at least 1")
+    if width % heads:
+        raise UserError(f"model.width={width} must be a multiple of model.heads={heads}")
+    return width // heads
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keys of config.yaml that belong to no group; each is explained there.
+
+    Raises:
+        UserError: if a value is out of range, or two contradict each other.
+    """
+
+    seed: int
+    steps: int
+    batch_size: int
+    context: int
+    eval_every: int
+    eval_windows: int
+    log_every: int
+    checkpoint_seconds: float
+    name: str
+    rerun: bool
+    runs: str
+    cache: str
+
+    def __post_init__(self) -> None:
+        for key in ("steps", "batch_size", "context", "eval_every", "eval_windows", "log_every"):
+            if getattr(self, key) < 1:
+                raise UserError(f"{key}={getattr(self, key)} must be at least 1")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed={self.seed} must be between 0 and 2^63 - 1")
+        if not self.checkpoint_seconds >= 0:
+            raise UserError(f"checkpoint_seconds={self.checkpoint_seconds} must not be negative")
+        for key, of in (("steps", "eval_every"), ("eval_every", "log_every")):
+            if getattr(self, key) % getattr(self, of):
+                raise UserError(f"{key}={getattr(self, key)} must be a multiple of {of}={getattr(self, of)}")
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            raise UserError(f"name={self.name} must be a plain folder name")
+
+
+def check(config: Mapping[str, Any]) -> Settings:
+    """Check the type of every value in a resolved configuration, and the range of those in `Settings`.
+
+    Raises:
+        UserError: on the first unknown key or impossible value, naming the key, the value and what is allowed.
+    """
+    from hydra.utils import get_object
+
+    groups = {key: value for key, value in config.items() if isinstance(value, Mapping)}
+    for group, values in groups.items():
+        given = {key: value for key, value in values.items() if key != "_target_"}
+        _check_types(f"{group}.", given, _parameters(get_object(values["_target_"])))
+    loose = {key: value for key, value in config.items() if key not in groups}
+    _check_types("", loose, typing.get_type_hints(Settings))
+    return Settings(**loose)
+
+
+def _parameters(target: Any) -> dict[str, Any]:
+    """Names and types of what a class, with its parents, or a function takes."""
+    callables = [parent.__init__ for parent in target.__mro__] if inspect.isclass(target) else [target]
+    hints = [typing.get_type_hints(function) for function in callables if inspect.isfunction(function)]
+    kept = {"return", "settings"}
+    return {name: hint for types_ in reversed(hints) for name, hint in types_.items() if name not in kept}
+
+
+def _check_types(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if key not in hints:
+            raise UserError(f"{prefix}{key} is not a key; {nearest(key, hints, prefix)}")
+        if not _fits(value, hints[key]):
+            raise UserError(f"{prefix}{key}={value} must be {_in_words(hints[key])}{_close(value, hints[key])}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in inner)
+    if origin is Literal:
+        return value in inner
+    if origin is tuple:
+        return isinstance(value, list) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return type(value) is (type(None) if hint is None else hint)
+
+
+def _in_words(hint: Any) -> str:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_in_words, inner))
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin is tuple:
+        return f"{len(inner)} numbers, like [0.9,0.95]"
+    if origin is list:
+        return "a list, like [a,b]"
+    names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text", type(None): "null"}
+    return names.get(hint, str(hint))
+
+
+def _close(value: Any, hint: Any) -> str:
+    choices = [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
+    close = difflib.get_close_matches(str(value), choices, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
+    """'did you mean a or b?', or what there is to choose from, for a key that is not known."""
+    known = sorted(known)
+    last = key.rpartition(".")[2]
+    same_ending = [name for name in known if name.rpartition(".")[2] == last]
+    close = same_ending[:3] or difflib.get_close_matches(key, known, n=3)
+    if close:
+        return f"did you mean {' or '.join(prefix + name for name in close)}?"
+    return f"there are {', '.join(prefix + name for name in known)}"
+
+
+def identity(config: Mapping[str, Any]) -> str:
+    """Eight digits that two runs share exactly when their curves are to be the same."""
+    kept = {key: value for key, value in config.items() if key not in NOT_THE_CURVE}
+    kept["precision"] = config["trainer"]["precision"]
+    return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]

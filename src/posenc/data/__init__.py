@@ -1,0 +1,1 @@
+"""Text to batches: corpora -> tokens -> cache -> batches, each file a stage."""

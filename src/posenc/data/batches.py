@@ -1,0 +1,57 @@
+"""Batch k as a pure function of (corpus fingerprint, seed, k, batch size). There is no sampler state to lose."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posenc.data.cache import Tokens
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Training windows drawn uniformly from a split by a counter-based generator (Philox; Salmon et al. 2011).
+
+    Args:
+        tokens: what to draw from.
+        seed: of the draw.
+        batch_size: windows in a batch, over all devices.
+        window: tokens in a window.
+    """
+
+    tokens: Tokens
+    seed: int
+    batch_size: int
+    window: int
+
+    def starts(self, step: int) -> np.ndarray:
+        """Where the windows of batch `step` begin: (batch_size,)."""
+        name = hashlib.sha256(f"{self.tokens.fingerprint}/{self.seed}".encode()).digest()
+        key = np.frombuffer(name[:16], dtype="<u8")
+        # The counter's last word is the step: no two steps share a block, however large the batch. Raw words are
+        # stable between versions of NumPy, where the methods of a Generator are not promised to be.
+        words = np.random.Philox(key=key, counter=[0, 0, 0, step]).random_raw(self.batch_size)
+        return (words % np.uint64(len(self.tokens) - self.window + 1)).astype(np.int64)
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
+        """Batch `step`, or the share of one of several devices: (batch_size / world, window) int64."""
+        return gather(self.tokens, self.starts(step)[rank::world], self.window)
+
+    def stream(self, first: int, last: int, rank: int = 0, world: int = 1) -> Iterator[Tensor]:
+        """Batches first .. last-1."""
+        return (self.batch(step, rank, world) for step in range(first, last))
+
+
+def gather(tokens: Tokens, starts: np.ndarray, window: int) -> Tensor:
+    """The windows that begin at starts (B,) -> (B, window) int64."""
+    return torch.from_numpy(tokens.ids[starts[:, None] + np.arange(window)].astype(np.int64))
+
+
+def validation_windows(tokens: Tokens, count: int, window: int) -> Tensor:
+    """The fixed windows every run is judged on: evenly spread, not overlapping, (at most count, window) int64."""
+    fitting = min(count, len(tokens) // window)
+    starts = np.linspace(0, len(tokens) - window, fitting).astype(np.int64)
+    return gather(tokens, starts, window)

@@ -1,0 +1,1 @@
+"""Training one model: instantiate, fit, finish (`run.py`)."""

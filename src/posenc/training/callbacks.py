@@ -1,0 +1,168 @@
+"""What happens beside the training step: the curve, the checkpoints, the progress."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch import Callback, LightningModule, Trainer
+from tqdm import tqdm
+
+from posenc.training.directory import MetricsFile, RunDirectory
+
+Row = dict[str, Any]
+
+
+class Curve(Callback):
+    """Writes metrics.csv, and the same rows to every logger.
+
+    `seconds` is the time spent training: validation, checkpoints and interruptions are left out.
+
+    Args:
+        directory: the run's.
+        every: steps between rows.
+        tokens_per_step: over all devices.
+        listeners: called with each row as it is written.
+    """
+
+    def __init__(
+        self, directory: RunDirectory, every: int, tokens_per_step: int, listeners: list[Callable[[Row], None]]
+    ) -> None:
+        self.directory, self.every, self.tokens_per_step = directory, every, tokens_per_step
+        self.listeners = listeners
+        self.seconds = 0.0
+        self.row: Row = {}
+        self._resumed = 0.0
+        self._since_row = 0.0
+        self._loss: torch.Tensor | float = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seconds = state_dict["seconds"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        self.file = MetricsFile(self.directory.path / "metrics.csv", resumed_at=trainer.global_step)
+        self._resumed, self._since_row = time.perf_counter(), self.seconds
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
+        self._loss = self._loss + outputs["loss"].detach()
+        step = trainer.global_step
+        if step % self.every:
+            return
+        loss = float(self._loss) / self.every  # waits for the device, so that the clock is right
+        self._stop_clock()
+        self.row = {
+            "step": step,
+            "tokens": step * self.tokens_per_step,
+            "seconds": round(self.seconds, 3),
+            "train_loss": loss,
+            # The schedule has already moved on to the next step.
+            "learning_rate": pl_module.optim.lr * pl_module.optim.share_of_peak(step - 1, pl_module.steps),
+            "gradient_norm": float(pl_module.gradient_norm),
+            "tokens_per_s": round(self.every * self.tokens_per_step / (self.seconds - self._since_row)),
+        }
+        self._loss, self._since_row = 0.0, self.seconds
+        if step % trainer.val_check_interval:
+            self._publish(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.row["val_loss"] = float(pl_module.validation_loss)
+        self._publish(trainer)
+
+    def _stop_clock(self) -> None:
+        now = time.perf_counter()
+        self.seconds += now - self._resumed
+        self._resumed = now
+
+    def _publish(self, trainer: Trainer) -> None:
+        if trainer.is_global_zero:
+            self.file.append(self.row)
+            for logger in trainer.loggers:
+                logger.log_metrics(self.row, step=self.row["step"])
+            for listener in self.listeners:
+                listener(self.row)
+        self._resumed = time.perf_counter()
+
+
+class AtomicCheckpoints(TorchCheckpointIO):
+    """Writes beside the file and renames: a checkpoint is whole, or it is not there."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:  # noqa: ARG002
+        partial = Path(f"{path}.partial")
+        with partial.open("wb") as stream:
+            torch.save(checkpoint, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+
+
+class Checkpoints(Callback):
+    """Saves after a validation, when enough time has passed, and at the end; keeps the last two.
+
+    Just after a validation nothing is half done: every row up to this step is on disk and no loss is pending.
+    This must come after `Curve` in the list of callbacks.
+
+    Args:
+        directory: the run's.
+        seconds: least time between two checkpoints.
+    """
+
+    def __init__(self, directory: RunDirectory, seconds: float) -> None:
+        self.folder, self.seconds = directory.path / "checkpoints", seconds
+        self._saved = time.monotonic()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        step = trainer.global_step
+        if step < pl_module.steps and time.monotonic() - self._saved < self.seconds:
+            return
+        trainer.save_checkpoint(self.folder / f"step-{step:09d}.ckpt")
+        self._saved = time.monotonic()
+        if trainer.is_global_zero:
+            for old in sorted(self.folder.glob("step-*.ckpt"))[:-2]:
+                old.unlink()
+
+
+class Progress(Callback):
+    """A bar with loss, speed and time left on a terminal; a plain line a validation elsewhere.
+
+    Args:
+        title: what the bar is called.
+        steps: updates in all.
+    """
+
+    def __init__(self, title: str, steps: int) -> None:
+        self.title, self.steps = title, steps
+        self.bar: tqdm | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        if trainer.is_global_zero and sys.stderr.isatty():
+            form = "{desc} {percentage:3.0f}% |{bar}| {n}/{total} [{elapsed}, {remaining} left]{postfix}"
+            first = trainer.global_step
+            self.bar = tqdm(desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        if self.bar is not None:
+            self.bar.update()
+
+    def show(self, row: Row) -> None:
+        """Show a row of the curve."""
+        losses = f"loss {row['train_loss']:.3f}"
+        if "val_loss" in row:
+            losses += f", validation {row['val_loss']:.3f}"
+        speed = f"{row['tokens_per_s']:,} tokens/s"
+        if self.bar is not None:
+            self.bar.set_postfix_str(f"{losses}, {speed}")
+        elif "val_loss" in row:
+            left = (self.steps - row["step"]) * row["seconds"] / row["step"]
+            print(f"step {row['step']:>6}/{self.steps}  {losses}  {speed}  {left:.0f} s left", flush=True)
+
+    def teardown(self, *_: Any, **__: Any) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None

@@ -1,0 +1,69 @@
+"""What a run trains on, chosen by itself unless it is told."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Devices, precision and compilation.
+
+    Args:
+        accelerator: "auto" takes a GPU if there is one.
+        devices: how many.
+        precision: "auto" is bf16-mixed where the hardware multiplies bf16 matrices faster, otherwise 32-true.
+        compile: whether the model goes through torch.compile.
+
+    Raises:
+        ValueError: if there is no such device.
+    """
+
+    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"
+    devices: int = 1
+    precision: Precision = "auto"
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        if self.devices < 1:
+            raise ValueError(f"devices={self.devices} must be at least 1")
+        if self.accelerator == "cuda" and not torch.cuda.is_available():
+            raise ValueError("accelerator=cuda: this machine has no CUDA GPU; use auto or cpu")
+
+    def trainer(self, **settings: Any) -> Trainer:
+        """Lightning's trainer on this hardware.
+
+        Raises:
+            ValueError: if this machine lacks the devices asked for.
+        """
+        try:
+            return Trainer(
+                accelerator=self.accelerator, devices=self.devices, precision=self._precision(), **settings
+            )
+        except (MisconfigurationException, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"accelerator={self.accelerator} with devices={self.devices}: {reason}") from error
+
+    def _precision(self) -> Any:
+        if self.precision != "auto":
+            return self.precision
+        on_gpu = self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+        on_mps = self.accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available()
+        fast = ampere_or_later() if on_gpu else not on_mps and cpu_multiplies_bf16()
+        return "bf16-mixed" if fast else "32-true"
+
+
+def ampere_or_later() -> bool:
+    """Whether the GPU has bf16 tensor cores (compute capability 8.0 and up)."""
+    return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def cpu_multiplies_bf16() -> bool:
+    """Whether the CPU has instructions for bf16 products (AVX512-BF16 or AMX)."""
+    abilities = torch.cpu.get_capabilities()
+    return bool(abilities.get("avx512_bf16") or abilities.get("amx_bf16"))

@@ -1,0 +1,104 @@
+"""Where the curve goes beside metrics.csv."""
+
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from lightning.pytorch.loggers import Logger
+
+from posenc.training.directory import RunDirectory
+
+
+def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> list[Logger]:  # noqa: ARG001
+    """Nowhere else."""
+    return []
+
+
+def weights_and_biases(
+    directory: RunDirectory,
+    config: Mapping[str, Any],
+    project: str = "posenc",
+    entity: str | None = None,
+    tags: list[str] | None = None,
+    timeout: float = 10.0,
+) -> list[Logger]:
+    """Weights & Biases: online with an API key, offline without one or when the server does not answer in time.
+
+    Args:
+        directory: the run's; W&B's files go there too.
+        config: the whole configuration, shown with the run.
+        project, entity, tags: where the run appears.
+        timeout: seconds to wait for the server, once to log in and once to begin the run.
+    """
+    try:
+        import wandb
+    except ImportError:
+        print("W&B is not installed: the curve goes to metrics.csv alone (logger=csv says so without this line).")
+        return []
+    from lightning.pytorch.loggers import WandbLogger
+
+    settings: dict[str, Any] = {
+        "project": project,
+        "entity": entity,
+        "tags": tags or None,
+        "name": f"{directory.scheme}-seed{directory.seed}",
+        "group": directory.name,
+        "job_type": directory.scheme,
+        "config": dict(config),
+        "dir": str(directory.path),
+        # The same directory is the same run, also after a resume.
+        "id": sha256(str(directory.path.resolve()).encode()).hexdigest()[:12],
+        "resume": "allow",
+    }
+    run = _begin(wandb, settings, timeout)
+    run.define_metric("step")
+    run.define_metric("tokens")
+    run.define_metric("*", step_metric="step")
+    return [WandbLogger(experiment=run)]
+
+
+def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
+    wandb.finish()  # a run left open by an earlier job of the same process would swallow this one
+    quiet = {"silent": True, "init_timeout": timeout, "console": "off"}
+    mode = os.environ.get("WANDB_MODE", "online")
+    if mode == "online" and not wandb.login(prompt=False, verify=False):
+        mode = "offline"
+    try:
+        run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
+    except Exception as error:  # whatever the network does, the run goes on
+        reason = str(error).splitlines()[0]
+        print(f"W&B's server could not be reached ({reason}); logging offline.", flush=True)
+        wandb.teardown()
+        mode = "offline"
+        run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
+    if mode == "offline":
+        files = os.path.relpath(os.path.dirname(run.dir))
+        print(f"W&B is offline: look at this run with `wandb leet {files}`, upload it with `wandb sync {files}`.")
+    elif mode == "online":
+        print(f"W&B: {run.url}")
+    return run
+
+
+def finish(loggers: list[Logger], sample: str, summary: Mapping[str, Any]) -> None:
+    """Hand the sample and the summary to W&B, if it is there."""
+    for logger in loggers:
+        run: Any = logger.experiment  # type: ignore[attr-defined]
+        run.summary.update({key: value for key, value in summary.items() if isinstance(value, int | float)})
+        run.log({"sample": _html(sample)})
+
+
+def close(failed: bool) -> None:
+    """End W&B's run, so that the next job of this process gets its own."""
+    import sys
+
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].finish(exit_code=int(failed))
+
+
+def _html(text: str) -> Any:
+    import html
+
+    import wandb
+
+    return wandb.Html(f"<pre>{html.escape(text)}</pre>")

@@ -1,0 +1,76 @@
+"""The training step, the validation step and the batches they are given."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+
+from posenc.data.batches import Batches
+from posenc.model import Transformer
+from posenc.objectives import Causal
+from posenc.training.optim import AdamWCosine
+
+
+class LanguageModelling(LightningModule):
+    """One model, one objective, one stream of batches.
+
+    Args:
+        model: what is trained.
+        objective: what it predicts.
+        optim: how it is updated.
+        batches: what it reads; batch k belongs to step k, also after a resume.
+        windows: what it is validated on, (windows, tokens).
+        steps: updates.
+        configuration: kept in every checkpoint, as plain data.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        objective: Causal,
+        optim: AdamWCosine,
+        batches: Batches,
+        windows: Tensor,
+        steps: int,
+        configuration: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self.model, self.objective, self.optim = model, objective, optim
+        self.batches, self.windows, self.steps = batches, windows, steps
+        self.configuration = dict(configuration)
+        self.gradient_norm = torch.zeros(())
+        self.validation_loss = torch.zeros(())
+
+    def training_step(self, window: Tensor, _: int) -> Tensor:
+        """window (B, T + lookahead) -> mean loss in nats per predicted token."""
+        inputs, targets = self.objective.inputs_and_targets(window)
+        return self.objective.loss(self.model(inputs), targets)
+
+    def on_validation_epoch_start(self) -> None:
+        self.validation_loss = torch.zeros((), device=self.device)
+
+    def validation_step(self, window: Tensor, _: int) -> None:
+        """Add the share of these windows to the mean loss over all of them."""
+        inputs, targets = self.objective.inputs_and_targets(window)
+        loss = self.objective.loss(self.model(inputs), targets)
+        self.validation_loss += loss * (len(window) / len(self.windows))
+
+    def configure_optimizers(self) -> Any:
+        optimiser, schedule = self.optim.build(self.model, self.steps)
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optim.clip)
+
+    def train_dataloader(self) -> Iterator[Tensor]:
+        # Lightning asks after it has restored the step, so a resumed run goes on with the batch it would have had.
+        trainer = self.trainer
+        return self.batches.stream(trainer.global_step, self.steps, trainer.global_rank, trainer.world_size)
+
+    def val_dataloader(self) -> list[Tensor]:
+        return list(self.windows.split(self.batches.batch_size))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["configuration"] = self.configuration

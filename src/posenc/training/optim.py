@@ -1,0 +1,60 @@
+"""The optimiser and its schedule, the same for every scheme."""
+
+import math
+from dataclasses import dataclass
+
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+
+@dataclass(frozen=True)
+class AdamWCosine:
+    """AdamW (Loshchilov and Hutter 2019), linear warm-up, then a cosine to a share of the peak.
+
+    Args:
+        lr: the peak.
+        warmup: share of the steps in the warm-up.
+        final: learning rate at the last step, as a share of the peak.
+        betas: decay of the two moments.
+        weight_decay: on matrices only; not on gains.
+        clip: largest norm of the gradient.
+
+    Raises:
+        ValueError: if a value is out of range.
+    """
+
+    lr: float
+    warmup: float
+    final: float
+    betas: tuple[float, float]
+    weight_decay: float
+    clip: float
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "clip"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be above 0")
+        for name in ("warmup", "final"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be between 0 and 1")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas={list(self.betas)} must both be at least 0 and below 1")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay={self.weight_decay} must not be negative")
+
+    def share_of_peak(self, step: int, steps: int) -> float:
+        """The learning rate of update `step` (from 0) of `steps`, as a share of the peak."""
+        warm = round(self.warmup * steps)
+        if step < warm:
+            return (step + 1) / warm
+        progress = (step - warm) / max(1, steps - 1 - warm)
+        return self.final + (1 - self.final) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+
+    def build(self, model: nn.Module, steps: int) -> tuple[AdamW, LambdaLR]:
+        """The optimiser of a model and its schedule over `steps` updates."""
+        matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
+        gains = [weight for weight in model.parameters() if weight.ndim < 2]
+        groups = [{"params": matrices, "weight_decay": self.weight_decay}, {"params": gains, "weight_decay": 0.0}]
+        optimiser = AdamW(groups, lr=self.lr, betas=tuple(self.betas), fused=True)
+        return optimiser, LambdaLR(optimiser, lambda step: self.share_of_peak(step, steps))

@@ -1,0 +1,42 @@
+"""Where a result comes from: versions, hardware, commit."""
+
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+
+def versions() -> dict[str, str]:
+    packages = ("torch", "lightning", "hydra-core", "numpy")
+    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
+
+
+def hardware(device: torch.device) -> str:
+    """The chip that trained, in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_cpu_name()}, {torch.get_num_threads()} threads"
+
+
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """The commit of this source, with "-dirty" if it was changed since; None outside a checkout."""
+    root = Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--match="],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()

@@ -1,0 +1,201 @@
+"""One run from configuration to summary: check, instantiate, fit, finish."""
+
+import logging
+import math
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.config import Settings, check, identity
+from posenc.errors import UserError
+from posenc.training.directory import RunDirectory
+
+
+def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
+    """Train what a configuration describes, or go on with it, or show it if it is finished.
+
+    Args:
+        cfg: the composed configuration.
+        choices: the choice made in each group; `pos` and `data` name folders.
+
+    Returns:
+        The run's summary.
+
+    Raises:
+        UserError: if the configuration or the corpus cannot be used. Nothing has been written then.
+    """
+    config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    assert isinstance(config, dict)
+    settings = check(config)  # type: ignore[arg-type]
+    directory = RunDirectory.of(
+        Path(settings.runs), settings.name, choices["pos"], settings.seed, identity(config), settings.rerun
+    )
+    if directory.finished():
+        print(f"This run is finished (rerun=true trains it again beside {directory.path}):")
+        show(directory.summary(), directory)
+        return directory.summary()
+    chosen = {group: choice for group, choice in choices.items() if "/" not in group}
+    return train({**config, "choices": chosen}, settings, directory)
+
+
+def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory) -> dict[str, Any]:
+    """Instantiate, fit and finish."""
+    from posenc.data.batches import Batches, validation_windows
+    from posenc.data.prepare import prepare
+    from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
+    from posenc.training.module import LanguageModelling
+
+    _hush()
+    objective, hardware, optim = (build(config, group) for group in ("objective", "trainer", "optim"))
+    scheme, corpus, tokenizer = (build(config, group) for group in ("pos", "data", "tokenizer"))
+    model = build(
+        config,
+        "model",
+        vocab_size=tokenizer.vocab_size,
+        context=settings.context,
+        scheme=scheme,
+        causal=objective.causal,
+        seed=settings.seed,
+    )
+    progress = Progress(f"{directory.scheme}, seed {settings.seed}", settings.steps)
+    curve = Curve(directory, settings.log_every, settings.batch_size * settings.context, [progress.show])
+    try:
+        trainer = hardware.trainer(
+            max_steps=settings.steps,
+            val_check_interval=settings.eval_every,
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            logger=False,
+            plugins=[AtomicCheckpoints()],
+            callbacks=[curve, Checkpoints(directory, settings.checkpoint_seconds), progress],
+        )
+    except ValueError as error:
+        raise UserError(f"trainer.{error}") from error
+    if settings.batch_size % trainer.world_size:
+        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {trainer.world_size} devices")
+
+    window = settings.context + objective.lookahead
+    prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], window)
+    batches = Batches(prepared.train, settings.seed, settings.batch_size, window)
+    windows = validation_windows(prepared.valid, settings.eval_windows, window)
+    module = LanguageModelling(model, objective, optim, batches, windows, settings.steps, config)
+    if hardware.compile:
+        model.compile()
+
+    directory.create(config)
+    with _held(directory):
+        tokenizer.save(directory.path)
+        summary = _fit(trainer, module, curve, config, settings, directory)
+        targets = objective.inputs_and_targets(windows)[1]
+        bytes_per_token = tokenizer.byte_lengths()[targets.numpy()].mean().item()
+        summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
+        _finish(trainer, model, tokenizer, settings, directory, summary)
+    return summary
+
+
+def build(configuration: Mapping[str, Any], group: str, **supplied: Any) -> Any:
+    """Call what a group's `_target_` names, with its values and what the program supplies.
+
+    Raises:
+        UserError: if it refuses a value; the sentence names the key with its group.
+    """
+    from hydra.utils import instantiate
+
+    # Hydra would turn supplied objects into configuration: it only binds the values, and the call is ours.
+    call = instantiate({**configuration[group], "_partial_": True, "_convert_": "all"})
+    try:
+        return call(**supplied)
+    except ValueError as error:
+        key = str(error).partition("=")[0]
+        raise UserError(f"{group}.{error}" if key in configuration[group] else str(error)) from error
+
+
+def _fit(
+    trainer: Any, module: Any, curve: Any, config: Mapping[str, Any], settings: Settings, directory: RunDirectory
+) -> dict[str, Any]:
+    """Train to the last step and say how it went."""
+    from posenc.training import loggers, provenance
+
+    checkpoint = directory.last_checkpoint()
+    parameters = sum(weight.numel() for weight in module.model.parameters())
+    size = f"{parameters / 1e6:.2f}M parameters"
+    print(f"{directory.scheme}, seed {settings.seed}: {size}, {settings.steps} steps in {directory.path}", flush=True)
+    if checkpoint is not None:
+        print(f"Resuming from {checkpoint.name}.", flush=True)
+    failed = True
+    try:
+        trainer.loggers = build(config, "logger", directory=directory, config=config)
+        trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
+        failed = trainer.interrupted
+    finally:
+        if failed:
+            loggers.close(failed=True)
+    if failed:
+        raise KeyboardInterrupt
+    return {
+        "pos": directory.scheme,
+        "seed": settings.seed,
+        "steps": trainer.global_step,
+        "tokens": curve.row["tokens"],
+        "parameters": parameters,
+        "val_loss": curve.row["val_loss"],
+        "seconds": curve.row["seconds"],
+        "tokens_per_s": round(curve.row["tokens"] / curve.row["seconds"]),
+        "precision": str(trainer.precision),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(trainer.strategy.root_device),
+        "commit": provenance.commit(),
+    }
+
+
+def _finish(
+    trainer: Any,
+    model: Any,
+    tokenizer: Any,
+    settings: Settings,
+    directory: RunDirectory,
+    summary: dict[str, Any],
+) -> None:
+    """Write a sample of what the model says, then the summary, which marks the run as finished."""
+    from posenc.generation import generate
+    from posenc.training import loggers
+
+    sample = generate(model.cpu(), tokenizer, prompt="In the beginning", tokens=200, context=settings.context)
+    (directory.path / "sample.txt").write_text(sample + "\n")
+    loggers.finish(trainer.loggers, sample, summary)
+    loggers.close(failed=False)
+    directory.finish(summary)
+    show(summary, directory)
+
+
+def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
+    """Print how a run ended."""
+    print(f"  validation loss  {summary['val_loss']:.4f} nats per token")
+    print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
+    print(f"  speed            {summary['tokens_per_s']:,} tokens/s, {summary['seconds']:.0f} s of training")
+    print(f"  written to       {directory.path}", flush=True)
+
+
+def _held(directory: RunDirectory) -> FileLock:
+    """Keep a second process with the same command out of the directory."""
+    lock = FileLock(directory.path / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise UserError(f"another process is training this run, in {directory.path}") from error
+    return lock
+
+
+def _hush() -> None:
+    """Lightning's announcements repeat what the configuration says."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
