@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from posenc.data.batches import Batches
 from posenc.model import Transformer
@@ -51,8 +52,9 @@ class LanguageModelling(LightningModule):
     def on_validation_epoch_start(self) -> None:
         self.validation_loss = torch.zeros((), device=self.device)
 
-    def validation_step(self, window: Tensor, _: int) -> None:
+    def validation_step(self, batch: list[Tensor], _: int) -> None:
         """Add the share of these windows to the mean loss over all of them."""
+        (window,) = batch
         inputs, targets = self.objective.inputs_and_targets(window)
         loss = self.objective.loss(self.model(inputs), targets)
         self.validation_loss += loss * (len(window) / len(self.windows))
@@ -69,8 +71,8 @@ class LanguageModelling(LightningModule):
         trainer = self.trainer
         return self.batches.stream(trainer.global_step, self.steps, trainer.global_rank, trainer.world_size)
 
-    def val_dataloader(self) -> list[Tensor]:
-        return list(self.windows.split(self.batches.batch_size))
+    def val_dataloader(self) -> DataLoader:
+        return DataLoader(TensorDataset(self.windows), batch_size=self.batches.batch_size)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["configuration"] = self.configuration
