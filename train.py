@@ -7,7 +7,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from posenc.command import one_sentence_errors
+from posenc.command import flags_first, one_sentence_errors
 from posenc.config import register_resolvers
 
 register_resolvers()
@@ -23,5 +23,6 @@ def main(cfg: DictConfig) -> None:
 
 
 if __name__ == "__main__":
+    sys.argv[1:] = flags_first(sys.argv[1:])
     with one_sentence_errors(sys.argv[1:], conf=Path(__file__).parent / "conf"):
         main()

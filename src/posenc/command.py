@@ -36,6 +36,11 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave("stopped; the same command goes on from the last checkpoint", INTERRUPTED)
 
 
+def flags_first(arguments: Sequence[str]) -> list[str]:
+    """The same command line with options such as -m before the key=value pairs, where Hydra's parser wants them."""
+    return sorted(arguments, key=lambda argument: "=" in argument and not argument.startswith("-"))
+
+
 def _leave(sentence: str, code: int) -> None:
     print(f"train.py: {sentence}", file=sys.stderr)
     sys.exit(code)

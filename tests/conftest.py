@@ -1,0 +1,54 @@
+"""What the tests share: the real command line, and a small composed configuration."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from posenc.config import register_resolvers
+
+ROOT = Path(__file__).parent.parent
+CONF = ROOT / "conf"
+SCHEMES = ("none", "learned", "sinusoidal", "rope")
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Command:
+    """Run `python train.py` as a user would, writing to the test's folder; returns the finished process."""
+
+    def run(*arguments: str, env: dict[str, str] | None = None, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        # The cache is shared by all tests of a checkout: it is keyed by content, and checked on opening.
+        command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, env={**clean_environment(), **(env or {})}
+        )
+
+    return run
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without W&B's settings or the hub."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB_", "HYDRA_"))}
+    return {**kept, "HF_HUB_OFFLINE": "1", "NETRC": os.devnull}
+
+
+def composed(*overrides: str) -> dict:
+    """The resolved configuration of a command line."""
+    register_resolvers()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
+    assert isinstance(config, dict)
+    return config
+
+
+def only(folder: Path, pattern: str = "*") -> Path:
+    """The one entry of a folder that matches."""
+    (entry,) = folder.glob(pattern)
+    return entry

@@ -1,0 +1,69 @@
+"""Batch k is a pure function of fingerprint, seed, k and batch size."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc.data.batches import Batches, validation_windows
+from posenc.data.cache import Tokens
+
+TOKENS = Tokens(np.random.default_rng(0).integers(0, 256, 10_000).astype(np.uint8), "print")
+
+
+def batches(fingerprint: str = "print", seed: int = 0, size: int = 8, window: int = 17) -> Batches:
+    return Batches(Tokens(TOKENS.ids, fingerprint), seed, size, window)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 2**62))
+def test_a_batch_is_the_same_whenever_it_is_asked_for(step, seed):
+    asked_late = batches(seed=seed)
+    asked_late.batch(step + 1)
+    assert torch.equal(batches(seed=seed).batch(step), asked_late.batch(step))
+
+
+def test_batches_never_change_between_versions():
+    assert batches().starts(0).tolist() == [5157, 4891, 8634, 1628, 8873, 3061, 4553, 1029]
+    assert batches().starts(123_456).tolist() == [8237, 1888, 6691, 325, 2470, 6979, 4469, 4741]
+
+
+def test_seed_step_and_corpus_each_change_the_batch():
+    reference = batches().batch(3)
+    for other in (batches(seed=1).batch(3), batches().batch(4), batches("other").batch(3)):
+        assert not torch.equal(reference, other)
+
+
+def test_consecutive_steps_share_no_window():
+    starts = np.concatenate([batches(size=5).starts(step) for step in range(100)])
+    assert len(np.unique(starts)) > 480
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_devices_share_out_the_batch_of_one_device(world):
+    whole = batches().batch(5)
+    parts = [batches().batch(5, rank, world) for rank in range(world)]
+    assert torch.equal(torch.stack(parts, dim=1).flatten(0, 1), whole)
+
+
+def test_a_stream_begun_later_goes_on_with_the_same_batches():
+    whole = list(batches().stream(0, 6))
+    resumed = list(batches().stream(4, 6))
+    assert len(whole) == 6
+    assert all(torch.equal(a, b) for a, b in zip(whole[4:], resumed, strict=True))
+
+
+def test_windows_are_consecutive_tokens_and_reach_both_ends():
+    short = Batches(Tokens(TOKENS.ids[:20], "print"), 0, 200, 17)
+    batch = short.batch(0)
+    assert batch.shape == (200, 17)
+    assert set(short.starts(0)) == {0, 1, 2, 3}
+    assert torch.equal(batch[0], torch.tensor(TOKENS.ids[:20].astype(int))[short.starts(0)[0] :][:17])
+
+
+def test_validation_windows_are_fixed_spread_and_do_not_overlap():
+    windows = validation_windows(TOKENS, 10, 100)
+    assert windows.shape == (10, 100)
+    assert torch.equal(windows, validation_windows(TOKENS, 10, 100))
+    assert validation_windows(TOKENS, 1000, 100).shape == (100, 100)
+    assert torch.equal(validation_windows(TOKENS, 1000, 100).flatten(), torch.tensor(TOKENS.ids.astype(int)))

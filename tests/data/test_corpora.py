@@ -1,0 +1,180 @@
+"""Text comes whole, in its splits, from every kind of source, and what cannot be read is said in a sentence."""
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc.data.corpora import SPLITS, HubCut, HubHeldOut, HubSplits, KingJamesBible, TextFiles, cut_stream
+from posenc.errors import UserError
+
+DOCUMENTS = [f"Document {number}: été, 東京 and plain words.\nSecond line." for number in range(200)]
+
+
+def write_txt(folder: Path) -> Path:
+    file = folder / "a.txt"
+    file.write_text("".join(f"{text}\n<|end|>\n" for text in DOCUMENTS))
+    return file
+
+
+def write_jsonl(folder: Path) -> Path:
+    file = folder / "a.jsonl"
+    file.write_text("".join(json.dumps({"text": text + "\n"}) + "\n" for text in DOCUMENTS))
+    return file
+
+
+def write_parquet(folder: Path) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    file = folder / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": [text + "\n" for text in DOCUMENTS]}), file)
+    return file
+
+
+def everything(corpus) -> bytes:
+    return b"".join(piece for split in SPLITS for piece in corpus.stream(split))
+
+
+EXPECTED = "".join(f"{text}\n\0" for text in DOCUMENTS).encode()
+WRITERS = pytest.mark.parametrize("write", [write_txt, write_jsonl, write_parquet])
+
+
+@WRITERS
+@pytest.mark.parametrize("pack", [None, gzip, lzma])
+def test_every_format_gives_the_same_documents(write, pack, tmp_path):
+    file = write(tmp_path)
+    if pack is not None:
+        packed = file.with_name(file.name + (".gz" if pack is gzip else ".xz"))
+        packed.write_bytes(pack.compress(file.read_bytes()))
+        file.unlink()
+        file = packed
+    assert everything(TextFiles(str(file), separator="<|end|>")) == EXPECTED
+
+
+@WRITERS
+def test_splits_are_cut_between_documents_at_90_and_95_percent(write, tmp_path):
+    corpus = TextFiles(str(write(tmp_path)), separator="<|end|>")
+    train, valid, test = (b"".join(corpus.stream(split)) for split in SPLITS)
+    assert train + valid + test == EXPECTED
+    assert [part.count(b"\0") for part in (train, valid, test)] == pytest.approx([180, 10, 10], abs=1)
+    assert train.endswith(b"\0")
+    assert valid.endswith(b"\0")
+
+
+def test_a_folder_and_a_glob_read_their_files_in_order(tmp_path):
+    for name, text in (("b.txt", "beta " * 30), ("a.txt", "alpha " * 30), ("c.md", "not read")):
+        (tmp_path / name).write_text(text)
+    expected = ("alpha " * 30 + "beta " * 30).encode()
+    assert everything(TextFiles(str(tmp_path))) == expected
+    assert everything(TextFiles(f"{tmp_path}/*.txt")) == expected
+
+
+def test_equal_text_has_an_equal_fingerprint_wherever_it_lies(tmp_path):
+    (tmp_path / "x").mkdir()
+    one, other = write_txt(tmp_path), write_txt(tmp_path / "x")
+    fingerprint = TextFiles(str(one)).fingerprint()
+    assert fingerprint == TextFiles(str(other)).fingerprint()
+    other.write_text(other.read_text().replace("Document 7", "Document 8"))
+    assert fingerprint != TextFiles(str(other)).fingerprint()
+    assert fingerprint != TextFiles(str(one), separator="<|end|>").fingerprint()
+
+
+@given(st.lists(st.binary(max_size=30), max_size=20), st.integers(0, 300), st.integers(0, 300))
+def test_cutting_loses_and_repeats_nothing(chunks, first, length):
+    pieces = list(cut_stream(chunks, [first, first + length], b"\0"))
+    assert b"".join(piece for _, piece in pieces) == b"".join(chunks)
+    parts = [part for part, _ in pieces]
+    assert parts == sorted(parts)
+    for part, cut in ((0, first), (1, first + length)):
+        before = b"".join(piece for number, piece in pieces if number <= part)
+        assert part == max(parts, default=0) or part not in parts or (len(before) >= cut and before.endswith(b"\0"))
+
+
+def test_the_bible_is_whole():
+    text = everything(KingJamesBible())
+    assert text.startswith(b"In the beginning God created the heaven and the earth.")
+    assert text.endswith(b"Amen.")
+    assert len(text) > 4_100_000
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+def hub_folder(folder: Path, **splits: list[str]) -> str:
+    """A local folder in the layout of a dataset on the hub."""
+    for split, rows in splits.items():
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    return str(folder)
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("streaming", [False, True])
+class TestHub:
+    """The code that reads by name from the hub, on a local folder with the hub switched off."""
+
+    def test_own_splits_are_used(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=["a\n", "b\n"], validation=["v\n"], test=["t\n"])
+        corpus = HubSplits(path, streaming=streaming, documents=False)
+        assert [b"".join(corpus.stream(split)) for split in SPLITS] == [b"a\nb\n", b"v\n", b"t\n"]
+
+    def test_one_text_is_cut_by_position(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=[f"line {number:03}\n" for number in range(100)])
+        corpus = HubCut(path, streaming=streaming, documents=False)
+        assert [len(b"".join(corpus.stream(split))) for split in SPLITS] == [810, 45, 45]
+
+    def test_the_first_documents_are_held_out(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=[f"d{number}" for number in range(9)])
+        corpus = HubHeldOut(path=path, streaming=streaming, held_out=2, limit=5)
+        assert [b"".join(corpus.stream(split)) for split in SPLITS] == [b"d4\0d5\0", b"d0\0d1\0", b"d2\0d3\0"]
+
+    def test_what_is_not_there_is_said_in_a_sentence(self, streaming, tmp_path):
+        with pytest.raises(UserError, match="cannot be loaded"):
+            list(HubSplits(str(tmp_path / "nowhere"), streaming=streaming).stream("train"))
+        path = hub_folder(tmp_path, train=["a"])
+        with pytest.raises(UserError, match="data.field=body is not a column of .*, which has text"):
+            list(HubHeldOut(path=path, field="body", streaming=streaming).stream("valid"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.txt", b"caf\xe9", "a.txt is not UTF-8 text"),
+        ("a.jsonl", b'{"text": "x"}\nnonsense\n', "a.jsonl line 2 is not JSON"),
+        ("a.jsonl", b'{"body": "x"}\n', "line 1 has no text under the key data.field=text"),
+        ("a.parquet", b"PAR0", "a.parquet cannot be read"),
+        ("a.txt.gz", b"not gzip", "a.txt.gz cannot be read"),
+        ("a.txt.xz", lzma.compress(b"x" * 9999)[:-20], "a.txt.xz cannot be read"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_is_named(name, content, sentence, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=sentence):
+        everything(TextFiles(str(tmp_path / name)))
+
+
+def test_a_path_without_text_is_named(tmp_path):
+    with pytest.raises(UserError, match="data.path is missing"):
+        TextFiles()
+    with pytest.raises(UserError, match="nowhere.txt does not exist"):
+        TextFiles(str(tmp_path / "nowhere.txt"))
+    with pytest.raises(UserError, match="holds no text: wanted .txt, .jsonl, .parquet"):
+        TextFiles(str(tmp_path))
+
+
+def test_the_shared_wikipedia_is_cut_as_its_readme_says():
+    file = Path(__file__).parents[3] / "shared" / "data" / "enwiki1e8.txt.xz"
+    if not file.exists():
+        pytest.skip(f"{file} is not there")
+    corpus = TextFiles(str(file), separator="<|endoftext|>")
+    valid = b"".join(corpus.stream("valid"))
+    assert len(valid) == pytest.approx(5_000_000, rel=0.02)
+    assert valid.endswith(b"\0")

@@ -1,0 +1,131 @@
+"""The model: what a scheme may change, and what it may not."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.model import Transformer
+from posenc.positions import Learned, PositionScheme, Rotary, Sinusoidal
+
+CONTEXT, WIDTH, HEADS, VOCAB = 24, 32, 2, 50
+SCHEMES = {
+    "none": PositionScheme,
+    "learned": lambda: Learned(CONTEXT, WIDTH, scale=1.0),
+    "sinusoidal": lambda: Sinusoidal(WIDTH, scale=1.0),
+    "rope": lambda: Rotary(WIDTH // HEADS),
+}
+every_scheme = pytest.mark.parametrize("name", SCHEMES)
+
+
+def model(name: str, layers: int = 2, seed: int = 0, causal: bool = True) -> Transformer:
+    built = Transformer(VOCAB, CONTEXT, layers, WIDTH, HEADS, SCHEMES[name](), causal, seed)
+    for block in built.blocks:  # larger weights, so that attention is far from uniform
+        block.attention.qkv.weight.data.mul_(20)
+    return built.eval()
+
+
+def tokens(length: int = 10, seed: int = 1) -> Tensor:
+    return torch.randint(VOCAB, (1, length), generator=torch.Generator().manual_seed(seed))
+
+
+@every_scheme
+@pytest.mark.parametrize("seed", [0, 7])
+def test_weights_outside_the_scheme_are_bit_equal_for_one_seed(name, seed):
+    torch.manual_seed(len(name))  # the state of the global generator must not matter
+    weights = {key: value for key, value in model(name, seed=seed).state_dict().items() if "scheme" not in key}
+    torch.manual_seed(99)
+    reference = model("none", seed=seed).state_dict()
+    assert weights.keys() == reference.keys()
+    assert all(torch.equal(weights[key], reference[key]) for key in weights)
+
+
+def test_another_seed_gives_other_weights():
+    assert not torch.equal(model("none", seed=0).embedding.weight, model("none", seed=1).embedding.weight)
+
+
+@every_scheme
+def test_parameters_differ_by_the_scheme_s_own_only(name):
+    count = {key: sum(p.numel() for p in model(key).parameters()) for key in (name, "none")}
+    assert count[name] - count["none"] == (CONTEXT * WIDTH if name == "learned" else 0)
+
+
+@every_scheme
+def test_shifting_all_positions_changes_the_logits_of_absolute_schemes_only(name):
+    here = model(name)(tokens(), torch.arange(10))
+    there = model(name)(tokens(), torch.arange(10) + 14)
+    assert torch.allclose(here, there, atol=1e-4) == (name in ("none", "rope"))
+
+
+@every_scheme
+def test_in_one_layer_the_order_of_the_prefix_matters_to_all_but_none(name):
+    shuffled = tokens()
+    shuffled[0, :9] = shuffled[0, torch.tensor([4, 2, 0, 8, 1, 7, 3, 6, 5])]
+    last, last_shuffled = (model(name, layers=1)(ids)[0, -1] for ids in (tokens(), shuffled))
+    assert torch.allclose(last, last_shuffled, atol=1e-4) == (name == "none")
+
+
+@every_scheme
+def test_a_causal_model_does_not_see_the_future(name):
+    changed = tokens()
+    changed[0, 6:] = 0
+    assert torch.equal(model(name)(tokens())[0, :6], model(name)(changed)[0, :6])
+    assert not torch.allclose(model(name, causal=False)(tokens())[0, :6], model(name, causal=False)(changed)[0, :6])
+
+
+class Distance(PositionScheme):
+    """A bias that forbids all but the previous token: a scheme at the third door."""
+
+    def bias(self, positions: Tensor) -> Tensor:
+        offset = positions[:, None] - positions[None, :]
+        return torch.where(offset.abs() <= 1, 0.0, -torch.inf).expand(HEADS, -1, -1)
+
+
+def test_a_bias_reaches_the_attention_and_keeps_the_future_hidden():
+    SCHEMES["distance"] = Distance
+    near = model("distance", layers=1)
+    del SCHEMES["distance"]
+    far, future = tokens(), tokens()
+    far[0, 3] = 0
+    future[0, 6:] = 0
+    assert torch.equal(near(tokens())[0, 5:], near(far)[0, 5:])
+    assert not torch.equal(near(tokens())[0, 4], near(far)[0, 4])
+    assert torch.equal(near(tokens())[0, :6], near(future)[0, :6])
+
+
+def test_the_initial_loss_is_that_of_a_uniform_guess():
+    logits = Transformer(VOCAB, CONTEXT, 2, WIDTH, HEADS, PositionScheme())(tokens())
+    assert logits.std() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("layers", "width", "heads", "vocab", "context", "low", "high"),
+    [
+        (4, 128, 4, 256, 256, 0.80e6, 0.83e6),
+        (8, 512, 8, 256, 512, 25e6, 26e6),
+        (12, 768, 12, 50_257, 1024, 124e6, 125e6),
+    ],
+)
+def test_the_sizes_are_those_the_configuration_promises(layers, width, heads, vocab, context, low, high):
+    scheme = Learned(context, width) if vocab > 256 else PositionScheme()
+    built = Transformer(vocab, context, layers, width, heads, scheme)
+    assert low < sum(p.numel() for p in built.parameters()) < high
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"width": 33}, "width=33 must be a multiple of heads=2"),
+        ({"layers": 0}, "layers=0 must be at least 1"),
+        ({"context": 25}, "context=25 is longer than the 24 positions"),
+    ],
+)
+def test_impossible_shapes_are_refused(arguments, sentence):
+    shape = {"vocab_size": VOCAB, "context": CONTEXT, "layers": 2, "width": WIDTH, "heads": HEADS, **arguments}
+    with pytest.raises(ValueError, match=sentence):
+        Transformer(**shape, scheme=Learned(CONTEXT, 32))
+
+
+@every_scheme
+def test_the_model_compiles_to_one_graph_and_computes_the_same(name):
+    eager, compiled = model(name), torch.compile(model(name), fullgraph=True, backend="eager")
+    assert torch.allclose(eager(tokens()), compiled(tokens()), atol=1e-5)

@@ -1,0 +1,54 @@
+"""The additive schemes follow their formulas and start at the size of the token embeddings."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc.positions import Learned, Sinusoidal
+
+
+@given(st.integers(0, 10**6), st.sampled_from([2, 8, 64]), st.sampled_from([100.0, 10_000.0]))
+def test_the_sinusoid_is_the_formula_of_vaswani(position, width, base):
+    encoding = Sinusoidal(width, base=base, scale=1.0).encoding(torch.tensor([position]))[0]
+    for i in range(width // 2):
+        angle = position / base ** (2 * i / width)
+        assert encoding[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+        assert encoding[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000))
+def test_an_offset_is_a_rotation_of_the_sinusoid(position, offset):
+    scheme = Sinusoidal(8, scale=1.0)
+    here, there = scheme.encoding(torch.tensor([position, position + offset])).view(2, 4, 2)
+    cos, sin = scheme.angles(torch.tensor([offset]))
+    turned = torch.stack([here[:, 0] * cos[0] + here[:, 1] * sin[0], here[:, 1] * cos[0] - here[:, 0] * sin[0]], -1)
+    assert torch.allclose(turned, there, atol=1e-5)
+
+
+def test_by_default_the_additive_schemes_have_the_size_of_the_token_embeddings():
+    learned = Learned(256, 128)
+    learned.initialise(torch.Generator().manual_seed(0))
+    assert learned.table.weight.std().item() == pytest.approx(0.02, rel=0.02)
+    rms = Sinusoidal(128).encoding(torch.arange(256)).square().mean().sqrt()
+    assert rms.item() == pytest.approx(0.02, rel=1e-4)
+
+
+def test_the_learned_table_is_looked_up_by_position():
+    scheme = Learned(10, 4)
+    placed = scheme.embed(torch.zeros(1, 3, 4), torch.tensor([9, 0, 9]))
+    assert torch.equal(placed[0], scheme.table.weight[[9, 0, 9]])
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), "raw"])
+def test_a_scale_that_is_not_a_size_is_refused(scale):
+    for build in (lambda: Sinusoidal(8, scale=scale), lambda: Learned(8, 8, scale=scale)):
+        with pytest.raises(ValueError, match="scale=.* must be 'matched' or a positive number"):
+            build()
+
+
+def test_an_odd_width_is_refused():
+    with pytest.raises(ValueError, match="width=7 must be even"):
+        Sinusoidal(7)

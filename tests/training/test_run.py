@@ -1,0 +1,196 @@
+"""Whole runs through the real command line."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from posenc.training.directory import COLUMNS, read_metrics
+from tests.conftest import ROOT, SCHEMES, clean_environment, only
+
+TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")
+TIMING = {"seconds", "tokens_per_s"}
+
+
+def curve(run: Path) -> list[dict[str, str]]:
+    """metrics.csv without what depends on the clock."""
+    rows = read_metrics(run / "metrics.csv")
+    return [{key: value for key, value in row.items() if key not in TIMING} for row in rows]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_learns_more_than_position_free_statistics(scheme, train, tmp_path):
+    """Uniform guessing over bytes costs 5.55 nats, byte frequencies 2.96: a model must fall below both."""
+    result = train(
+        f"pos={scheme}", "experiment=smoke", "logger=csv", "model.width=64", "model.layers=2", "model.heads=2",
+        "steps=150", "eval_every=50", "log_every=50", "batch_size=16", "context=64", "eval_windows=32",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    run = only(tmp_path / "runs" / "smoke" / scheme, "seed0-*")
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["val_loss"] < 2.75
+    assert summary["bits_per_byte"] == pytest.approx(summary["val_loss"] / 0.693147, rel=1e-5)
+    assert str(run) in result.stdout
+    for word in ("validation loss", "bits per byte", "tokens/s"):
+        assert word in result.stdout
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """The folder `runs` with one finished toy run, trained without interruption."""
+    runs = tmp_path_factory.mktemp("finished") / "runs"
+    command = [sys.executable, "train.py", f"runs={runs}", *TINY]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=clean_environment())
+    return runs
+
+
+def test_a_run_directory_holds_everything(finished):
+    run = only(finished / "smoke" / "rope")
+    assert {file.name for file in run.iterdir()} == {
+        ".lock", "checkpoints", "config.yaml", "metrics.csv", "sample.txt", "summary.json"
+    }  # fmt: skip
+    rows = read_metrics(run / "metrics.csv")
+    assert tuple(rows[0]) == COLUMNS
+    assert [int(row["step"]) for row in rows] == [5, 10, 15, 20]
+    assert [int(row["tokens"]) for row in rows] == [1280, 2560, 3840, 5120]
+    assert [bool(row["val_loss"]) for row in rows] == [False, True, False, True]
+    summary = json.loads((run / "summary.json").read_text())
+    wanted = "pos seed steps tokens parameters val_loss bits_per_byte seconds tokens_per_s versions hardware commit"
+    assert set(wanted.split()) <= summary.keys()
+    assert (summary["pos"], summary["steps"], summary["tokens"]) == ("rope", 20, 5120)
+    assert summary["val_loss"] == float(rows[-1]["val_loss"])
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["pos"]["head_dim"] == 16
+    assert config["choices"]["pos"] == "rope"
+
+
+def test_a_checkpoint_is_tensors_and_plain_data_with_its_configuration(finished):
+    file = only(only(finished / "smoke" / "rope") / "checkpoints", "*20.ckpt")
+    checkpoint = torch.load(file, weights_only=True)
+    assert checkpoint["global_step"] == 20
+    assert checkpoint["configuration"]["optim"]["lr"] == 0.003
+    assert checkpoint["optimizer_states"]
+    assert not [name for name in checkpoint["state_dict"] if "_orig_mod" in name or "angles" in name]
+
+
+def test_a_finished_run_is_shown_and_not_trained_again(train, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "runs")
+    run = only(tmp_path / "runs" / "smoke" / "rope")
+    before = (run / "metrics.csv").stat().st_mtime_ns
+    result = train(*TINY)
+    assert "This run is finished" in result.stdout
+    assert "validation loss" in result.stdout
+    assert (run / "metrics.csv").stat().st_mtime_ns == before
+    assert train(*TINY, "rerun=true").returncode == 0
+    again = only(tmp_path / "runs" / "smoke" / "rope", "*-2")
+    assert curve(again) == curve(run)
+
+
+def test_the_experiment_s_name_and_the_logger_do_not_change_the_curve(train, finished, tmp_path):
+    assert train(*TINY, "name=other").returncode == 0
+    run = only(finished / "smoke" / "rope")
+    other = only(tmp_path / "runs" / "other" / "rope")
+    assert other.name == run.name
+    assert curve(other) == curve(run)
+
+
+def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, finished, tmp_path):
+    """Killed at each of several moments in turn, then finished: the rows equal those of a run never killed."""
+    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *TINY, "steps=200", "checkpoint_seconds=0"]
+    for rows_before_the_kill in (4, 11, 25):
+        with subprocess.Popen(
+            command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            wait_for_rows(tmp_path / "runs" / "smoke" / "rope", rows_before_the_kill)
+            process.send_signal(signal.SIGKILL)
+    result = train(*TINY, "steps=200", "checkpoint_seconds=0")
+    assert "Resuming from step-" in result.stdout
+    assert train(*TINY, "steps=200", "name=whole").returncode == 0
+    resumed, whole = (only(tmp_path / "runs" / name / "rope") for name in ("smoke", "whole"))
+    assert curve(resumed) == curve(whole)
+    assert len(curve(whole)) == 40
+    weights = [torch.load(only(run / "checkpoints", "*200.ckpt"), weights_only=True) for run in (resumed, whole)]
+    for name, weight in weights[0]["state_dict"].items():
+        assert torch.equal(weight, weights[1]["state_dict"][name]), name
+
+
+def wait_for_rows(folder: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if any(len(read_metrics(run / "metrics.csv")) >= count for run in folder.glob("*")):
+            return
+        time.sleep(0.002)
+    raise AssertionError(f"no {count} rows in {folder} after a minute")
+
+
+def test_a_second_process_is_told_who_holds_the_run(train, tmp_path):
+    """Started while the first is training, with the same command."""
+    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *TINY, "steps=4000"]
+    with subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL) as process:
+        wait_for_rows(tmp_path / "runs" / "smoke" / "rope", 1)
+        second = train(*TINY, "steps=4000")
+        process.kill()
+    assert second.returncode == 2
+    assert "another process is training this run" in second.stderr
+
+
+def test_all_schemes_read_the_same_batches_in_one_sweep(train, tmp_path):
+    """A sweep is one process: each job must get its own directory, and the same first losses to 1 in 1,000."""
+    result = train("-m", "pos=none,rope", *TINY)
+    assert result.returncode == 0, result.stderr
+    first = [float(curve(only(tmp_path / "runs" / "smoke" / scheme))[0]["train_loss"]) for scheme in ("none", "rope")]
+    assert first[0] == pytest.approx(first[1], rel=1e-3)
+
+
+def test_bits_per_byte_are_comparable_across_tokenizers(train, tmp_path):
+    book = tmp_path / "book.txt"
+    book.write_text("".join(f"Line {n} of a book that says little, {n * 7 % 13} times over.\n" for n in range(5000)))
+    result = train(*TINY, "data=text", f"data.path={book}", "tokenizer=bpe", "tokenizer.vocab_size=300")
+    assert result.returncode == 0, result.stderr
+    run = only(tmp_path / "runs" / "smoke" / "rope")
+    summary = json.loads((run / "summary.json").read_text())
+    tokens_per_byte = summary["bits_per_byte"] * 0.693147 / summary["val_loss"]
+    assert 0.1 < tokens_per_byte < 0.7
+    assert (run / "tokenizer.json").exists()
+    sample = subprocess.run(
+        [sys.executable, "-m", "posenc.sample", str(run), "--prompt", "Line 1", "--tokens", "20"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert sample.stdout.startswith("Line 1")
+
+
+def test_sample_writes_text_that_only_the_seed_changes(finished):
+    run = only(finished / "smoke" / "rope")
+
+    def sample(*arguments: str) -> str:
+        command = [sys.executable, "-m", "posenc.sample", str(run), "--tokens", "30", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert sample().startswith("In the beginning")
+    assert sample("--seed", "1") == sample("--seed", "1") != sample("--seed", "2")
+
+
+def test_sample_of_what_is_not_a_run_is_refused_in_a_sentence(tmp_path):
+    command = [sys.executable, "-m", "posenc.sample", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "is not a run directory" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_compiled_run_is_the_same_model(train, finished, tmp_path):
+    if shutil.which("c++") is None:
+        pytest.skip("torch.compile needs a C++ compiler")
+    result = train(*TINY, "trainer.compile=true", timeout=400)
+    assert result.returncode == 0, result.stderr
+    compiled, plain = only(tmp_path / "runs" / "smoke" / "rope"), only(finished / "smoke" / "rope")
+    assert compiled.name == plain.name
+    for row, reference in zip(curve(compiled), curve(plain), strict=True):
+        assert float(row["train_loss"]) == pytest.approx(float(reference["train_loss"]), rel=1e-4)
