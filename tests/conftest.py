@@ -23,11 +23,18 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 def train(tmp_path: Path) -> Command:
     """Run `python train.py` as a user would, writing to the test's folder; returns the finished process."""
 
-    def run(*arguments: str, env: dict[str, str] | None = None, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, env: dict[str, str] | None = None, timeout: float = 240
+    ) -> subprocess.CompletedProcess[str]:
         # The cache is shared by all tests of a checkout: it is keyed by content, and checked on opening.
         command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *arguments]
         return subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, env={**clean_environment(), **(env or {})}
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**clean_environment(), **(env or {})},
         )
 
     return run

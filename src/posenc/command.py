@@ -80,7 +80,11 @@ def _unknown_key(arguments: Sequence[str], conf: Path | None) -> str | None:
     groups = {folder.name for folder in conf.iterdir() if folder.is_dir()}
     plain = [argument for argument in arguments if not argument.startswith("-")]
     overrides = OverridesParser.create().parse_overrides(plain)
-    chosen = [f"{o.key_or_group}={o.value()}" for o in overrides if o.key_or_group in groups and not o.is_sweep_override()]
+    chosen = [
+        f"{o.key_or_group}={o.value()}"
+        for o in overrides
+        if o.key_or_group in groups and not o.is_sweep_override()
+    ]
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
         config = compose("config", overrides=chosen)

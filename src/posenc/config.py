@@ -105,7 +105,9 @@ def _check_types(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any
         if key not in hints:
             raise UserError(f"{prefix}{key} is not a key; {nearest(key, hints, prefix)}")
         if not _fits(value, hints[key]):
-            raise UserError(f"{prefix}{key}={value} must be {_in_words(hints[key])}{_close(value, hints[key])}")
+            raise UserError(
+                f"{prefix}{key}={value} must be {_in_words(hints[key])}{_close(value, hints[key])}"
+            )
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -135,7 +137,13 @@ def _in_words(hint: Any) -> str:
         return f"{len(inner)} numbers, like [0.9,0.95]"
     if origin is list:
         return "a list, like [a,b]"
-    names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text", type(None): "null"}
+    names = {
+        int: "a whole number",
+        float: "a finite number",
+        bool: "true or false",
+        str: "text",
+        type(None): "null",
+    }
     return names.get(hint, str(hint))
 
 

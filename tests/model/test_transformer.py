@@ -32,7 +32,9 @@ def tokens(length: int = 10, seed: int = 1) -> Tensor:
 @pytest.mark.parametrize("seed", [0, 7])
 def test_weights_outside_the_scheme_are_bit_equal_for_one_seed(name, seed):
     torch.manual_seed(len(name))  # the state of the global generator must not matter
-    weights = {key: value for key, value in model(name, seed=seed).state_dict().items() if "scheme" not in key}
+    weights = {
+        key: value for key, value in model(name, seed=seed).state_dict().items() if "scheme" not in key
+    }
     torch.manual_seed(99)
     reference = model("none", seed=seed).state_dict()
     assert weights.keys() == reference.keys()
@@ -69,7 +71,9 @@ def test_a_causal_model_does_not_see_the_future(name):
     changed = tokens()
     changed[0, 6:] = 0
     assert torch.equal(model(name)(tokens())[0, :6], model(name)(changed)[0, :6])
-    assert not torch.allclose(model(name, causal=False)(tokens())[0, :6], model(name, causal=False)(changed)[0, :6])
+    assert not torch.allclose(
+        model(name, causal=False)(tokens())[0, :6], model(name, causal=False)(changed)[0, :6]
+    )
 
 
 class Distance(PositionScheme):
@@ -120,7 +124,14 @@ def test_the_sizes_are_those_the_configuration_promises(layers, width, heads, vo
     ],
 )
 def test_impossible_shapes_are_refused(arguments, sentence):
-    shape = {"vocab_size": VOCAB, "context": CONTEXT, "layers": 2, "width": WIDTH, "heads": HEADS, **arguments}
+    shape = {
+        "vocab_size": VOCAB,
+        "context": CONTEXT,
+        "layers": 2,
+        "width": WIDTH,
+        "heads": HEADS,
+        **arguments,
+    }
     with pytest.raises(ValueError, match=sentence):
         Transformer(**shape, scheme=Learned(CONTEXT, 32))
 

@@ -15,23 +15,12 @@ from tests.conftest import ROOT, clean_environment, only
 SMOKE = ("experiment=smoke", "trainer=cpu")
 
 
-def records(wandb_file: Path) -> list:
-    """Every record of an offline run's file."""
-    from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
-
-    store = DataStore()
-    store.open_for_scan(str(wandb_file))
-    found = []
-    while (data := store.scan_data()) is not None:
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        found.append(record)
-    return found
-
-
-def value(item) -> tuple[str, object]:
-    return item.key or "/".join(item.nested_key), json.loads(item.value_json)
+def records(run: Path) -> list[dict]:
+    """Every record of the one offline run in a run directory, as W&B's own reader gives them."""
+    file = only(only(run / "wandb", "offline-run-*"), "*.wandb")
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_curve(train, tmp_path):
@@ -42,15 +31,15 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
     ids = set()
     for scheme in ("none", "rope"):
         run = only(tmp_path / "runs" / "smoke" / scheme)
-        found = records(only(only(run / "wandb", "offline-run-*"), "*.wandb"))
-        (meta,) = [record.run for record in found if record.HasField("run")]
-        assert (meta.run_group, meta.job_type, list(meta.tags)) == ("smoke", scheme, ["trial"])
-        config = dict(value(item) for item in meta.config.update)
-        assert config["model"]["width"] == 32
-        ids.add(meta.run_id)
-        metrics = {record.metric.name or record.metric.glob_name for record in found if record.HasField("metric")}
-        assert {"step", "tokens"} <= metrics
-        history = [dict(map(value, record.history.item)) for record in found if record.HasField("history")]
+        found = records(run)
+        (meta,) = [record["run"] for record in found if record["type"] == "run"]
+        assert (meta["run_group"], meta["job_type"], meta["tags"]) == ("smoke", scheme, ["trial"])
+        assert meta["config"]["update"]["model"]["width"] == 32
+        ids.add(meta["run_id"])
+        metrics = [record["metric"] for record in found if record["type"] == "metric"]
+        assert {"step", "tokens"} <= {metric.get("name") for metric in metrics}
+        assert {metric["step_metric"] for metric in metrics if "step_metric" in metric} == {"step"}
+        history = [record["history"]["item"] for record in found if record["type"] == "history"]
         logged = [row for row in history if "train_loss" in row]
         written = read_metrics(run / "metrics.csv")
         assert len(logged) == len(written) == 4
@@ -59,6 +48,17 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
                 assert row.get(column) == (float(text) if text else None)
         assert any("sample" in row for row in history)
     assert len(ids) == 2
+
+
+def test_a_resumed_run_goes_on_under_one_id(train, tmp_path):
+    assert train(*SMOKE, "steps=40", "checkpoint_seconds=0").returncode == 0
+    run = only(tmp_path / "runs" / "smoke" / "rope")
+    (run / "summary.json").unlink()  # as if it had been killed just before the end
+    (run / "checkpoints" / "step-000000040.ckpt").unlink()
+    assert "Resuming from step-000000030" in train(*SMOKE, "steps=40").stdout
+    segments = list((run / "wandb").glob("offline-run-*"))
+    assert len({segment.name.rpartition("-")[2] for segment in segments}) == 1
+    assert len(segments) == 2
 
 
 def test_with_a_key_and_no_network_the_run_goes_on_offline_within_a_bounded_wait(train):
@@ -83,13 +83,17 @@ def test_csv_never_imports_wandb_and_local_data_never_imports_datasets(tmp_path)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is needed")
 def test_on_a_terminal_it_shows_a_bar_and_does_not_ask_for_a_key(tmp_path):
+    import fcntl
     import pty
+    import struct
+    import termios
 
     command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *SMOKE, "steps=400"]
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(ROOT)
-        os.execve(sys.executable, command, {**clean_environment(), "TERM": "xterm", "COLUMNS": "120"})
+        os.execve(sys.executable, command, {**clean_environment(), "TERM": "xterm"})
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     shown = b""
     try:
         while block := os.read(terminal, 4096):

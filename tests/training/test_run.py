@@ -103,7 +103,14 @@ def test_the_experiment_s_name_and_the_logger_do_not_change_the_curve(train, fin
 
 def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, finished, tmp_path):
     """Killed at each of several moments in turn, then finished: the rows equal those of a run never killed."""
-    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *TINY, "steps=200", "checkpoint_seconds=0"]
+    command = [
+        sys.executable,
+        "train.py",
+        f"runs={tmp_path}/runs",
+        *TINY,
+        "steps=200",
+        "checkpoint_seconds=0",
+    ]
     for rows_before_the_kill in (4, 11, 25):
         with subprocess.Popen(
             command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -116,7 +123,9 @@ def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, finished, tmp_
     resumed, whole = (only(tmp_path / "runs" / name / "rope") for name in ("smoke", "whole"))
     assert curve(resumed) == curve(whole)
     assert len(curve(whole)) == 40
-    weights = [torch.load(only(run / "checkpoints", "*200.ckpt"), weights_only=True) for run in (resumed, whole)]
+    weights = [
+        torch.load(only(run / "checkpoints", "*200.ckpt"), weights_only=True) for run in (resumed, whole)
+    ]
     for name, weight in weights[0]["state_dict"].items():
         assert torch.equal(weight, weights[1]["state_dict"][name]), name
 
@@ -145,13 +154,18 @@ def test_all_schemes_read_the_same_batches_in_one_sweep(train, tmp_path):
     """A sweep is one process: each job must get its own directory, and the same first losses to 1 in 1,000."""
     result = train("-m", "pos=none,rope", *TINY)
     assert result.returncode == 0, result.stderr
-    first = [float(curve(only(tmp_path / "runs" / "smoke" / scheme))[0]["train_loss"]) for scheme in ("none", "rope")]
+    first = [
+        float(curve(only(tmp_path / "runs" / "smoke" / scheme))[0]["train_loss"])
+        for scheme in ("none", "rope")
+    ]
     assert first[0] == pytest.approx(first[1], rel=1e-3)
 
 
 def test_bits_per_byte_are_comparable_across_tokenizers(train, tmp_path):
     book = tmp_path / "book.txt"
-    book.write_text("".join(f"Line {n} of a book that says little, {n * 7 % 13} times over.\n" for n in range(5000)))
+    book.write_text(
+        "".join(f"Line {n} of a book that says little, {n * 7 % 13} times over.\n" for n in range(5000))
+    )
     result = train(*TINY, "data=text", f"data.path={book}", "tokenizer=bpe", "tokenizer.vocab_size=300")
     assert result.returncode == 0, result.stderr
     run = only(tmp_path / "runs" / "smoke" / "rope")

@@ -53,7 +53,11 @@ def open_or_build(
         fault = check(folder, fingerprint, dtype)
         if fault is not None:
             if folder.exists():
-                print(f"The cache {folder} is damaged ({fault}); it is built again.", file=sys.stderr, flush=True)
+                print(
+                    f"The cache {folder} is damaged ({fault}); it is built again.",
+                    file=sys.stderr,
+                    flush=True,
+                )
             _build(folder, fingerprint, dtype, encode())
     return Tokens(np.memmap(folder / TOKENS, dtype=dtype, mode="r"), fingerprint)
 

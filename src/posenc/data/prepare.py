@@ -64,7 +64,9 @@ def _not_empty(chunks: Iterable[bytes], split: str) -> Iterable[bytes]:
         size += len(chunk)
         yield chunk
     if size == 0:
-        raise UserError(f"the corpus has no text in its {SHORTEST[split]} split: it is empty or too short to cut")
+        raise UserError(
+            f"the corpus has no text in its {SHORTEST[split]} split: it is empty or too short to cut"
+        )
 
 
 def _train_once(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:

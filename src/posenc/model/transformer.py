@@ -38,14 +38,22 @@ class Transformer(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        sizes = {"vocab_size": vocab_size, "context": context, "layers": layers, "width": width, "heads": heads}
+        sizes = {
+            "vocab_size": vocab_size,
+            "context": context,
+            "layers": layers,
+            "width": width,
+            "heads": heads,
+        }
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"{name}={size} must be at least 1")
         if width % heads:
             raise ValueError(f"width={width} must be a multiple of heads={heads}")
         if scheme.longest is not None and context > scheme.longest:
-            raise ValueError(f"context={context} is longer than the {scheme.longest} positions of the position table")
+            raise ValueError(
+                f"context={context} is longer than the {scheme.longest} positions of the position table"
+            )
         self.causal = causal
         self.embedding = nn.Embedding(vocab_size, width)
         self.blocks = nn.ModuleList(Block(width, heads, causal) for _ in range(layers))

@@ -30,7 +30,11 @@ class Curve(Callback):
     """
 
     def __init__(
-        self, directory: RunDirectory, every: int, tokens_per_step: int, listeners: list[Callable[[Row], None]]
+        self,
+        directory: RunDirectory,
+        every: int,
+        tokens_per_step: int,
+        listeners: list[Callable[[Row], None]],
     ) -> None:
         self.directory, self.every, self.tokens_per_step = directory, every, tokens_per_step
         self.listeners = listeners
@@ -139,12 +143,15 @@ class Progress(Callback):
     def __init__(self, title: str, steps: int) -> None:
         self.title, self.steps = title, steps
         self.bar: tqdm | None = None
+        self.validation = ""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         if trainer.is_global_zero and sys.stderr.isatty():
             form = "{desc} {percentage:3.0f}% |{bar}| {n}/{total} [{elapsed}, {remaining} left]{postfix}"
             first = trainer.global_step
-            self.bar = tqdm(desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True)
+            self.bar = tqdm(
+                desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True
+            )
 
     def on_train_batch_end(self, *_: Any) -> None:
         if self.bar is not None:
@@ -152,9 +159,9 @@ class Progress(Callback):
 
     def show(self, row: Row) -> None:
         """Show a row of the curve."""
-        losses = f"loss {row['train_loss']:.3f}"
         if "val_loss" in row:
-            losses += f", validation {row['val_loss']:.3f}"
+            self.validation = f", validation {row['val_loss']:.3f}"
+        losses = f"loss {row['train_loss']:.3f}{self.validation}"
         speed = f"{row['tokens_per_s']:,} tokens/s"
         if self.bar is not None:
             self.bar.set_postfix_str(f"{losses}, {speed}")

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,13 @@ class RunDirectory:
         """Make the directory and write down the configuration."""
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_whole(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
+
+    def run_id(self) -> str:
+        """A name that no other run has, drawn once and kept, so that a resumed run goes on under it."""
+        file = self.path / "run_id.txt"
+        if not file.exists():
+            write_whole(file, secrets.token_hex(6) + "\n")
+        return file.read_text().strip()
 
     def last_checkpoint(self) -> Path | None:
         return max((self.path / "checkpoints").glob("step-*.ckpt"), default=None)

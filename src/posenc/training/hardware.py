@@ -47,7 +47,9 @@ class Hardware:
             )
         except (MisconfigurationException, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise ValueError(f"accelerator={self.accelerator} with devices={self.devices}: {reason}") from error
+            raise ValueError(
+                f"accelerator={self.accelerator} with devices={self.devices}: {reason}"
+            ) from error
 
     def _precision(self) -> Any:
         if self.precision != "auto":

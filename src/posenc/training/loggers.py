@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 from lightning.pytorch.loggers import Logger
@@ -34,7 +33,9 @@ def weights_and_biases(
     try:
         import wandb
     except ImportError:
-        print("W&B is not installed: the curve goes to metrics.csv alone (logger=csv says so without this line).")
+        print(
+            "W&B is not installed: the curve goes to metrics.csv alone (logger=csv says so without this line)."
+        )
         return []
     from lightning.pytorch.loggers import WandbLogger
 
@@ -47,8 +48,7 @@ def weights_and_biases(
         "job_type": directory.scheme,
         "config": dict(config),
         "dir": str(directory.path),
-        # The same directory is the same run, also after a resume.
-        "id": sha256(str(directory.path.resolve()).encode()).hexdigest()[:12],
+        "id": directory.run_id(),
         "resume": "allow",
     }
     run = _begin(wandb, settings, timeout)
@@ -74,7 +74,9 @@ def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
         run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
     if mode == "offline":
         files = os.path.relpath(os.path.dirname(run.dir))
-        print(f"W&B is offline: look at this run with `wandb leet {files}`, upload it with `wandb sync {files}`.")
+        print(
+            f"W&B is offline: look at this run with `wandb leet {files}`, upload it with `wandb sync {files}`."
+        )
     elif mode == "online":
         print(f"W&B: {run.url}")
     return run
@@ -88,12 +90,10 @@ def finish(loggers: list[Logger], sample: str, summary: Mapping[str, Any]) -> No
         run.log({"sample": _html(sample)})
 
 
-def close(failed: bool) -> None:
+def close(loggers: list[Logger], failed: bool) -> None:
     """End W&B's run, so that the next job of this process gets its own."""
-    import sys
-
-    if "wandb" in sys.modules:
-        sys.modules["wandb"].finish(exit_code=int(failed))
+    for logger in loggers:
+        logger.experiment.finish(exit_code=int(failed))  # type: ignore[attr-defined]
 
 
 def _html(text: str) -> Any:

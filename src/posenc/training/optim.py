@@ -55,6 +55,9 @@ class AdamWCosine:
         """The optimiser of a model and its schedule over `steps` updates."""
         matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
         gains = [weight for weight in model.parameters() if weight.ndim < 2]
-        groups = [{"params": matrices, "weight_decay": self.weight_decay}, {"params": gains, "weight_decay": 0.0}]
+        groups = [
+            {"params": matrices, "weight_decay": self.weight_decay},
+            {"params": gains, "weight_decay": 0.0},
+        ]
         optimiser = AdamW(groups, lr=self.lr, betas=tuple(self.betas), fused=True)
         return optimiser, LambdaLR(optimiser, lambda step: self.share_of_peak(step, steps))

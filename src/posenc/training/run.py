@@ -80,7 +80,9 @@ def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
     if settings.batch_size % trainer.world_size:
-        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {trainer.world_size} devices")
+        raise UserError(
+            f"batch_size={settings.batch_size} must be a multiple of the {trainer.world_size} devices"
+        )
 
     window = settings.context + objective.lookahead
     prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], window)
@@ -119,7 +121,12 @@ def build(configuration: Mapping[str, Any], group: str, **supplied: Any) -> Any:
 
 
 def _fit(
-    trainer: Any, module: Any, curve: Any, config: Mapping[str, Any], settings: Settings, directory: RunDirectory
+    trainer: Any,
+    module: Any,
+    curve: Any,
+    config: Mapping[str, Any],
+    settings: Settings,
+    directory: RunDirectory,
 ) -> dict[str, Any]:
     """Train to the last step and say how it went."""
     from posenc.training import loggers, provenance
@@ -127,7 +134,10 @@ def _fit(
     checkpoint = directory.last_checkpoint()
     parameters = sum(weight.numel() for weight in module.model.parameters())
     size = f"{parameters / 1e6:.2f}M parameters"
-    print(f"{directory.scheme}, seed {settings.seed}: {size}, {settings.steps} steps in {directory.path}", flush=True)
+    print(
+        f"{directory.scheme}, seed {settings.seed}: {size}, {settings.steps} steps in {directory.path}",
+        flush=True,
+    )
     if checkpoint is not None:
         print(f"Resuming from {checkpoint.name}.", flush=True)
     failed = True
@@ -137,7 +147,7 @@ def _fit(
         failed = trainer.interrupted
     finally:
         if failed:
-            loggers.close(failed=True)
+            loggers.close(trainer.loggers, failed=True)
     if failed:
         raise KeyboardInterrupt
     return {
@@ -171,7 +181,7 @@ def _finish(
     sample = generate(model.cpu(), tokenizer, prompt="In the beginning", tokens=200, context=settings.context)
     (directory.path / "sample.txt").write_text(sample + "\n")
     loggers.finish(trainer.loggers, sample, summary)
-    loggers.close(failed=False)
+    loggers.close(trainer.loggers, failed=False)
     directory.finish(summary)
     show(summary, directory)
 

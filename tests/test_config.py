@@ -1,0 +1,99 @@
+"""The configuration files compose, instantiate and take a step, and name a run by what makes its curve."""
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from posenc.config import check, identity
+from posenc.training.run import build
+from tests.conftest import CONF, composed
+
+SCHEMES = sorted(file.stem for file in (CONF / "pos").iterdir())
+EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").iterdir())
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_scheme_of_every_experiment_takes_a_training_step(scheme, experiment):
+    config = composed(f"pos={scheme}", f"experiment={experiment}", "context=16", "model.layers=1")
+    check(config)
+    objective, optim = build(config, "objective"), build(config, "optim")
+    supplied = {"vocab_size": 256, "context": 16, "causal": objective.causal}
+    model = build(config, "model", scheme=build(config, "pos"), **supplied)
+    optimiser, schedule = optim.build(model, steps=10)
+    inputs, targets = objective.inputs_and_targets(torch.randint(256, (2, 17)))
+    losses = []
+    for _ in range(3):
+        loss = objective.loss(model(inputs), targets)
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        optimiser.zero_grad()
+        losses.append(loss.item())
+    assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("data", sorted(file.stem for file in (CONF / "data").iterdir()))
+def test_every_corpus_composes_and_fits_its_constructor(data):
+    config = composed(f"data={data}")
+    check(config)
+    if data != "text":
+        assert len(build(config, "data").fingerprint()) == 16
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_opens_with_its_command(experiment):
+    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
+    assert text.startswith("# @package _global_\n# ")
+    assert "#   python train.py" in text
+
+
+def test_every_value_of_every_file_is_explained():
+    for file in CONF.rglob("*.yaml"):
+        assert file.read_text().startswith("#"), f"{file} does not say what it is"
+
+
+def test_decay_falls_on_matrices_only_and_the_schedule_warms_up_then_falls():
+    config = composed()
+    model = build(config, "model", vocab_size=256, context=16, scheme=build(config, "pos"))
+    optim = build(config, "optim")
+    optimiser, _ = optim.build(model, steps=100)
+    for group in optimiser.param_groups:
+        assert all((weight.ndim >= 2) == (group["weight_decay"] == 0.1) for weight in group["params"])
+    assert sum(len(group["params"]) for group in optimiser.param_groups) == len(list(model.parameters()))
+    shares = [optim.share_of_peak(step, 100) for step in range(100)]
+    assert shares[:10] == pytest.approx([0.1 * step for step in range(1, 11)])
+    assert shares[10] == 1.0
+    assert shares[10:] == sorted(shares[10:], reverse=True)
+    assert shares[-1] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "same", ["name=x", "runs=elsewhere", "cache=x", "rerun=true", "logger=csv", "trainer.compile=true"]
+)
+def test_what_does_not_make_the_curve_does_not_name_the_run(same):
+    assert identity(composed(same)) == identity(composed())
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["seed=1", "steps=310", "pos=none", "pos.base=100", "optim.lr=0.1", "model.width=64", "trainer=cpu"],
+)
+def test_what_makes_the_curve_names_the_run(other):
+    assert identity(composed(other)) != identity(composed())
+
+
+def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeypatch):
+    from posenc.training import hardware
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    for fast, precision in ((True, "bf16-mixed"), (False, "32-true")):
+        monkeypatch.setattr(hardware, "cpu_multiplies_bf16", lambda fast=fast: fast)
+        assert hardware.Hardware(accelerator="cpu").trainer(logger=False).precision == precision
+    chosen = hardware.Hardware(accelerator="cpu", precision="32-true").trainer(logger=False)
+    assert chosen.precision == "32-true"
+
+
+def test_the_composed_configuration_holds_no_unresolved_value():
+    assert "???" not in OmegaConf.to_yaml(OmegaConf.create(composed()))

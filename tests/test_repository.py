@@ -1,0 +1,52 @@
+"""The house rules that a machine can check."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize(
+    "arguments", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=["lint", "format", "types"]
+)
+def test_the_source_is_clean(arguments):
+    result = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_ci_runs_the_test_command_of_the_readme_letter_for_letter():
+    commands = re.search(r"```bash\n(.+)\n(.+)\n```", (ROOT / "README.md").read_text())
+    assert commands is not None
+    main, tests = commands.groups()
+    assert "requirements.txt && " in main
+    assert main.endswith("python train.py pos=rope")
+    assert tests.endswith("-m pytest")
+    assert tests in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_every_requirement_is_pinned_to_one_version():
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    packages = [line for line in lines if not line.startswith(("#", "-e"))]
+    assert lines[-1] == "-e ."
+    assert all(re.match(r"[a-z-]+==[\d.]+ +# \w", line) for line in packages)
+    assert "torch==2.13.0" in packages[0]
+
+
+def test_arrows_point_one_way():
+    """model and positions know nothing of training or data; no part of the package knows the command."""
+    for room, banned in (
+        ("positions", "model|data|training|objectives"),
+        ("model", "data|training"),
+        (".", "train "),
+    ):
+        for file in (ROOT / "src" / "posenc" / room).glob("*.py"):
+            assert (
+                not re.search(rf"^\s*(from|import) (posenc\.)?({banned})", file.read_text(), re.M)
+                or room == "."
+            )
+    sources = "".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
+    assert not re.search(r"^\s*(import train$|from train import)", sources, re.M)
+    assert not re.search(r"[=!]= ['\"](rope|sinusoidal|learned|none)['\"]", sources)
