@@ -21,6 +21,7 @@ WRONG = [
     (["pos=sinusoidal", "pos.scle=1"], "pos.scle is not a key; did you mean pos.scale"),
     (["pos=none", "pos.base=1"], "pos.base is not a key"),
     (["-m", "pos=none,rope", "sed=1,2"], "sed is not a key; did you mean seed"),
+    (["-m", "pos=none,rop"], "pos=rop is not a choice; did you mean pos=rope"),
     (["pos.layout=hlf"], "pos.layout=hlf must be half or interleaved; did you mean half?"),
     (["pos.base=-1"], "pos.base=-1 must be a positive number"),
     (["pos.base=many"], "pos.base=many must be a finite number"),
@@ -135,10 +136,7 @@ def test_ctrl_c_is_not_a_traceback(tmp_path):
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         deadline = time.monotonic() + 60
-        while (
-            not any(read_metrics(file) for file in tmp_path.rglob("metrics.csv"))
-            and time.monotonic() < deadline
-        ):
+        while not any(read_metrics(file) for file in tmp_path.rglob("metrics.csv")) and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)

@@ -43,10 +43,7 @@ def test_arrows_point_one_way():
         (".", "train "),
     ):
         for file in (ROOT / "src" / "posenc" / room).glob("*.py"):
-            assert (
-                not re.search(rf"^\s*(from|import) (posenc\.)?({banned})", file.read_text(), re.M)
-                or room == "."
-            )
+            assert not re.search(rf"^\s*(from|import) (posenc\.)?({banned})", file.read_text(), re.M) or room == "."
     sources = "".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
     assert not re.search(r"^\s*(import train$|from train import)", sources, re.M)
     assert not re.search(r"[=!]= ['\"](rope|sinusoidal|learned|none)['\"]", sources)

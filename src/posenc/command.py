@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,11 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
     try:
+        if {"-m", "--multirun"} & set(arguments):
+            # A sweep writes before it looks at its jobs, and would find the mistake after hours of the right ones.
+            unknown = _unknown(arguments, conf)
+            if unknown is not None:
+                raise UserError(unknown)
         yield
     except UserError as error:
         _leave(str(error), MISUSE)
@@ -55,9 +60,8 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         return f"{error.override!r} cannot be read: arguments look like pos=rope or optim.lr=0.001"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, choice = error.missing_cfg_file.rpartition("/")
-        options = ", ".join(sorted(error.options))
-        return f"{group}={choice} is not a choice; {nearest(choice, error.options, f'{group}=')} ({group} is one of {options})"
-    unknown = _unknown_key(arguments, conf)
+        return _not_a_choice(group, choice, error.options)
+    unknown = _unknown(arguments, conf)
     if unknown is not None:
         return unknown
     return " ".join(str(error).split()) or type(error).__name__
@@ -69,31 +73,46 @@ def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseExcept
     return error
 
 
-def _unknown_key(arguments: Sequence[str], conf: Path | None) -> str | None:
-    """Which argument sets a key that is not there, and which keys are near it."""
+def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
+    """Which argument names a key or a choice that is not there, and which ones are near it."""
     if conf is None:
         return None
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    groups = {folder.name for folder in conf.iterdir() if folder.is_dir()}
+    groups = {folder.name: {file.stem for file in folder.iterdir()} for folder in conf.iterdir() if folder.is_dir()}
     plain = [argument for argument in arguments if not argument.startswith("-")]
     overrides = OverridesParser.create().parse_overrides(plain)
-    chosen = [
-        f"{o.key_or_group}={o.value()}"
-        for o in overrides
-        if o.key_or_group in groups and not o.is_sweep_override()
-    ]
+    chosen = []
+    for override in overrides:
+        if override.key_or_group in groups:
+            choices = override.sweep_string_iterator() if override.is_sweep_override() else [override.value()]
+            for choice in map(str, choices):
+                if choice not in groups[override.key_or_group]:
+                    return _not_a_choice(override.key_or_group, choice, groups[override.key_or_group])
+                chosen.append(f"{override.key_or_group}={choice}")
+    known = set(groups)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
-        config = compose("config", overrides=chosen)
-    known = set(_dotted(OmegaConf.to_container(config))) | groups
+        # A key may belong to one of several swept choices only, so all of them are looked at.
+        for choice in chosen or ["seed=0"]:
+            others = [other for other in chosen if other.partition("=")[0] != choice.partition("=")[0]]
+            last = {other.partition("=")[0]: other for other in others}
+            known |= set(_dotted(OmegaConf.to_container(compose("config", overrides=[choice, *last.values()]))))
+    GlobalHydra.instance().clear()
     for override in overrides:
         key = override.key_or_group
         if key not in known and not override.is_add() and not key.startswith("hydra"):
             return f"{key} is not a key; {nearest(key, known)} See --help and --cfg job"
     return None
+
+
+def _not_a_choice(group: str, choice: str, choices: Iterable[str]) -> str:
+    return (
+        f"{group}={choice} is not a choice; {nearest(choice, choices, f'{group}=')} "
+        f"({group} is one of {', '.join(sorted(choices))})"
+    )
 
 
 def _dotted(tree: object, prefix: str = "") -> Iterator[str]:

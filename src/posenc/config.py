@@ -94,7 +94,7 @@ def check(config: Mapping[str, Any]) -> Settings:
 
 def _parameters(target: Any) -> dict[str, Any]:
     """Names and types of what a class, with its parents, or a function takes."""
-    callables = [parent.__init__ for parent in target.__mro__] if inspect.isclass(target) else [target]
+    callables = [vars(parent).get("__init__") for parent in target.__mro__] if inspect.isclass(target) else [target]
     hints = [typing.get_type_hints(function) for function in callables if inspect.isfunction(function)]
     kept = {"return", "settings"}
     return {name: hint for types_ in reversed(hints) for name, hint in types_.items() if name not in kept}
@@ -105,9 +105,7 @@ def _check_types(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any
         if key not in hints:
             raise UserError(f"{prefix}{key} is not a key; {nearest(key, hints, prefix)}")
         if not _fits(value, hints[key]):
-            raise UserError(
-                f"{prefix}{key}={value} must be {_in_words(hints[key])}{_close(value, hints[key])}"
-            )
+            raise UserError(f"{prefix}{key}={value} must be {_in_words(hints[key])}{_close(value, hints[key])}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -158,7 +156,7 @@ def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
     known = sorted(known)
     last = key.rpartition(".")[2]
     same_ending = [name for name in known if name.rpartition(".")[2] == last]
-    close = same_ending[:3] or difflib.get_close_matches(key, known, n=3)
+    close = same_ending[:3] or difflib.get_close_matches(key, known, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(prefix + name for name in close)}?"
     return f"there are {', '.join(prefix + name for name in known)}"

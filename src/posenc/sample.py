@@ -16,9 +16,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="a run directory: runs/<experiment>/<pos>/seed...")
     parser.add_argument("--prompt", default="In the beginning", help="what it goes on from")
     parser.add_argument("--tokens", type=int, default=500, help="how much it writes (default: 500)")
-    parser.add_argument(
-        "--temperature", type=float, default=0.8, help="above 0; lower is safer (default: 0.8)"
-    )
+    parser.add_argument("--temperature", type=float, default=0.8, help="above 0; lower is safer (default: 0.8)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, another text (default: 0)")
     arguments = parser.parse_args()
     with one_sentence_errors():

@@ -96,9 +96,7 @@ def test_processes_that_start_together_build_once(tmp_path):
 
 def test_a_process_killed_while_building_harms_nothing(tmp_path):
     folder = tmp_path / "tokens"
-    with subprocess.Popen(
-        [sys.executable, "-c", BUILDER, str(folder)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", BUILDER, str(folder)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()

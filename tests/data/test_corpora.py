@@ -92,11 +92,7 @@ def test_cutting_loses_and_repeats_nothing(chunks, first, length):
     assert parts == sorted(parts)
     for part, cut in ((0, first), (1, first + length)):
         before = b"".join(piece for number, piece in pieces if number <= part)
-        assert (
-            part == max(parts, default=0)
-            or part not in parts
-            or (len(before) >= cut and before.endswith(b"\0"))
-        )
+        assert part == max(parts, default=0) or part not in parts or (len(before) >= cut and before.endswith(b"\0"))
 
 
 def test_the_bible_is_whole():

@@ -1,5 +1,8 @@
 """The model: what a scheme may change, and what it may not."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +11,7 @@ from posenc.model import Transformer
 from posenc.positions import Learned, PositionScheme, Rotary, Sinusoidal
 
 CONTEXT, WIDTH, HEADS, VOCAB = 24, 32, 2, 50
-SCHEMES = {
+SCHEMES: dict[str, Callable[[], PositionScheme]] = {
     "none": PositionScheme,
     "learned": lambda: Learned(CONTEXT, WIDTH, scale=1.0),
     "sinusoidal": lambda: Sinusoidal(WIDTH, scale=1.0),
@@ -19,6 +22,7 @@ every_scheme = pytest.mark.parametrize("name", SCHEMES)
 
 def model(name: str, layers: int = 2, seed: int = 0, causal: bool = True) -> Transformer:
     built = Transformer(VOCAB, CONTEXT, layers, WIDTH, HEADS, SCHEMES[name](), causal, seed)
+    block: Any
     for block in built.blocks:  # larger weights, so that attention is far from uniform
         block.attention.qkv.weight.data.mul_(20)
     return built.eval()
@@ -32,9 +36,7 @@ def tokens(length: int = 10, seed: int = 1) -> Tensor:
 @pytest.mark.parametrize("seed", [0, 7])
 def test_weights_outside_the_scheme_are_bit_equal_for_one_seed(name, seed):
     torch.manual_seed(len(name))  # the state of the global generator must not matter
-    weights = {
-        key: value for key, value in model(name, seed=seed).state_dict().items() if "scheme" not in key
-    }
+    weights = {key: value for key, value in model(name, seed=seed).state_dict().items() if "scheme" not in key}
     torch.manual_seed(99)
     reference = model("none", seed=seed).state_dict()
     assert weights.keys() == reference.keys()
@@ -71,9 +73,7 @@ def test_a_causal_model_does_not_see_the_future(name):
     changed = tokens()
     changed[0, 6:] = 0
     assert torch.equal(model(name)(tokens())[0, :6], model(name)(changed)[0, :6])
-    assert not torch.allclose(
-        model(name, causal=False)(tokens())[0, :6], model(name, causal=False)(changed)[0, :6]
-    )
+    assert not torch.allclose(model(name, causal=False)(tokens())[0, :6], model(name, causal=False)(changed)[0, :6])
 
 
 class Distance(PositionScheme):

@@ -24,9 +24,7 @@ def test_an_offset_is_a_rotation_of_the_sinusoid(position, offset):
     scheme = Sinusoidal(8, scale=1.0)
     here, there = scheme.encoding(torch.tensor([position, position + offset])).view(2, 4, 2)
     cos, sin = scheme.angles(torch.tensor([offset]))
-    turned = torch.stack(
-        [here[:, 0] * cos[0] + here[:, 1] * sin[0], here[:, 1] * cos[0] - here[:, 0] * sin[0]], -1
-    )
+    turned = torch.stack([here[:, 0] * cos[0] + here[:, 1] * sin[0], here[:, 1] * cos[0] - here[:, 0] * sin[0]], -1)
     assert torch.allclose(turned, there, atol=1e-5)
 
 

@@ -27,8 +27,7 @@ def block_diagonal(position: int, size: int, base: float = 10_000.0) -> Tensor:
     """R of the paper's equation 15, written out: (size, size) float64."""
     angles = [position * base ** (-2 * i / size) for i in range(size // 2)]
     planes = [
-        torch.tensor([[a.cos(), -a.sin()], [a.sin(), a.cos()]])
-        for a in torch.tensor(angles, dtype=torch.float64)
+        torch.tensor([[a.cos(), -a.sin()], [a.sin(), a.cos()]]) for a in torch.tensor(angles, dtype=torch.float64)
     ]
     return torch.block_diag(*planes)
 
@@ -36,9 +35,7 @@ def block_diagonal(position: int, size: int, base: float = 10_000.0) -> Tensor:
 @given(offsets, layouts, st.sampled_from([0.25, 0.5, 1.0]))
 def test_rotation_preserves_norms(position, layout, fraction):
     x = randn(32)
-    assert turn(x, position, layout=layout, fraction=fraction).norm() == pytest.approx(
-        x.norm().item(), abs=1e-5
-    )
+    assert turn(x, position, layout=layout, fraction=fraction).norm() == pytest.approx(x.norm().item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -65,12 +62,8 @@ def test_interleaved_is_the_block_diagonal_matrix_of_the_paper(position):
 def test_interleaved_is_the_complex_product_of_the_paper(position):
     x = randn(16)
     theta = 10_000.0 ** (-torch.arange(8).double() / 8)
-    product = torch.view_as_complex(x.double().view(8, 2)) * torch.polar(
-        torch.ones_like(theta), position * theta
-    )
-    assert (
-        turn(x, position, layout="interleaved") - torch.view_as_real(product).flatten()
-    ).abs().max() < 1e-6
+    product = torch.view_as_complex(x.double().view(8, 2)) * torch.polar(torch.ones_like(theta), position * theta)
+    assert (turn(x, position, layout="interleaved") - torch.view_as_real(product).flatten()).abs().max() < 1e-6
 
 
 @given(offsets, offsets)

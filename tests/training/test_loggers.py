@@ -46,7 +46,7 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
         for row, reference in zip(logged, written, strict=True):
             for column, text in reference.items():
                 assert row.get(column) == (float(text) if text else None)
-        assert any("sample" in row for row in history)
+        assert any("sample._type" in row for row in history)
     assert len(ids) == 2
 
 

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import yaml
+from omegaconf import OmegaConf
 
 from posenc.training.directory import COLUMNS, read_metrics
 from tests.conftest import ROOT, SCHEMES, clean_environment, only
@@ -62,11 +63,12 @@ def test_a_run_directory_holds_everything(finished):
     assert [int(row["tokens"]) for row in rows] == [1280, 2560, 3840, 5120]
     assert [bool(row["val_loss"]) for row in rows] == [False, True, False, True]
     summary = json.loads((run / "summary.json").read_text())
-    wanted = "pos seed steps tokens parameters val_loss bits_per_byte seconds tokens_per_s versions hardware commit"
+    wanted = "pos seed steps tokens parameters val_loss bits_per_byte seconds tokens_per_s"
+    wanted += " versions hardware commit"
     assert set(wanted.split()) <= summary.keys()
     assert (summary["pos"], summary["steps"], summary["tokens"]) == ("rope", 20, 5120)
     assert summary["val_loss"] == float(rows[-1]["val_loss"])
-    config = yaml.safe_load((run / "config.yaml").read_text())
+    config: Any = OmegaConf.load(run / "config.yaml")
     assert config["pos"]["head_dim"] == 16
     assert config["choices"]["pos"] == "rope"
 
@@ -101,8 +103,8 @@ def test_the_experiment_s_name_and_the_logger_do_not_change_the_curve(train, fin
     assert curve(other) == curve(run)
 
 
-def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, finished, tmp_path):
-    """Killed at each of several moments in turn, then finished: the rows equal those of a run never killed."""
+def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, tmp_path):
+    """Killed at each of several moments in turn, then finished: the rows are those of a run never killed."""
     command = [
         sys.executable,
         "train.py",
@@ -123,9 +125,7 @@ def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, finished, tmp_
     resumed, whole = (only(tmp_path / "runs" / name / "rope") for name in ("smoke", "whole"))
     assert curve(resumed) == curve(whole)
     assert len(curve(whole)) == 40
-    weights = [
-        torch.load(only(run / "checkpoints", "*200.ckpt"), weights_only=True) for run in (resumed, whole)
-    ]
+    weights = [torch.load(only(run / "checkpoints", "*200.ckpt"), weights_only=True) for run in (resumed, whole)]
     for name, weight in weights[0]["state_dict"].items():
         assert torch.equal(weight, weights[1]["state_dict"][name]), name
 
@@ -151,21 +151,16 @@ def test_a_second_process_is_told_who_holds_the_run(train, tmp_path):
 
 
 def test_all_schemes_read_the_same_batches_in_one_sweep(train, tmp_path):
-    """A sweep is one process: each job must get its own directory, and the same first losses to 1 in 1,000."""
+    """A sweep is one process: each job must get its own directory, and nearly the same first loss."""
     result = train("-m", "pos=none,rope", *TINY)
     assert result.returncode == 0, result.stderr
-    first = [
-        float(curve(only(tmp_path / "runs" / "smoke" / scheme))[0]["train_loss"])
-        for scheme in ("none", "rope")
-    ]
+    first = [float(curve(only(tmp_path / "runs" / "smoke" / scheme))[0]["train_loss"]) for scheme in ("none", "rope")]
     assert first[0] == pytest.approx(first[1], rel=1e-3)
 
 
 def test_bits_per_byte_are_comparable_across_tokenizers(train, tmp_path):
     book = tmp_path / "book.txt"
-    book.write_text(
-        "".join(f"Line {n} of a book that says little, {n * 7 % 13} times over.\n" for n in range(5000))
-    )
+    book.write_text("".join(f"Line {n} of a book that says little, {n * 7 % 13} times over.\n" for n in range(5000)))
     result = train(*TINY, "data=text", f"data.path={book}", "tokenizer=bpe", "tokenizer.vocab_size=300")
     assert result.returncode == 0, result.stderr
     run = only(tmp_path / "runs" / "smoke" / "rope")

@@ -47,9 +47,7 @@ def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
             chunk.decode()
             yield chunk
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{file} is not UTF-8 text: {error.reason} in a chunk, at its byte {error.start}"
-        ) from error
+        raise UserError(f"{file} is not UTF-8 text: {error.reason} in a chunk, at its byte {error.start}") from error
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 
@@ -110,9 +108,7 @@ def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[byt
                 names = ", ".join(table.schema_arrow.names)
                 raise UserError(f"{file} has no column data.field={field}, only {names}")
             for batch in table.iter_batches(batch_size=1024, columns=[field]):
-                yield b"".join(
-                    str(text).encode() + END for text in batch.column(0).to_pylist() if text is not None
-                )
+                yield b"".join(str(text).encode() + END for text in batch.column(0).to_pylist() if text is not None)
     except pyarrow.ArrowInvalid as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 

@@ -14,7 +14,7 @@ from posenc.data.corpora import Corpus, digest
 from posenc.data.tokens import Tokenizer, smallest_dtype
 from posenc.errors import UserError
 
-SHORTEST = {"train": "training", "valid": "validation"}
+IN_WORDS = {"train": "training", "valid": "validation"}
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,12 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, windo
     """
     source = corpus.fingerprint()
     _train_once(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{source}")
-    splits = {split: _tokens(corpus, tokenizer, cache, title, source, split) for split in SHORTEST}
+    splits = {split: _tokens(corpus, tokenizer, cache, title, source, split) for split in IN_WORDS}
     for split, tokens in splits.items():
         if len(tokens) < window:
             raise UserError(
-                f"context={window - 1} is too long for this corpus: its {SHORTEST[split]} split has only {len(tokens)} tokens"
+                f"context={window - 1} is too long for this corpus: "
+                f"its {IN_WORDS[split]} split has only {len(tokens)} tokens"
             )
     return Prepared(tokenizer, **splits)
 
@@ -64,9 +65,7 @@ def _not_empty(chunks: Iterable[bytes], split: str) -> Iterable[bytes]:
         size += len(chunk)
         yield chunk
     if size == 0:
-        raise UserError(
-            f"the corpus has no text in its {SHORTEST[split]} split: it is empty or too short to cut"
-        )
+        raise UserError(f"the corpus has no text in its {IN_WORDS[split]} split: it is empty or too short to cut")
 
 
 def _train_once(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
@@ -75,7 +74,8 @@ def _train_once(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
     with FileLock(f"{folder}.lock"):
         if folder.exists():
             try:
-                return tokenizer.load(folder)
+                tokenizer.load(folder)
+                return
             except Exception as error:  # the tokenizers library raises bare Exception
                 print(f"The tokenizer {folder} is damaged ({error}); it is trained again.", file=sys.stderr)
         tokenizer.train(corpus.stream("train"))

@@ -98,9 +98,7 @@ class BytePairs:
 
     def __init__(self, vocab_size: int = 4096) -> None:
         if not 257 < vocab_size < 2**32:
-            raise ValueError(
-                f"vocab_size={vocab_size} must be above 257: 256 bytes and the end of a document"
-            )
+            raise ValueError(f"vocab_size={vocab_size} must be above 257: 256 bytes and the end of a document")
         self.vocab_size = vocab_size
         self._tokenizer: Any = None
 

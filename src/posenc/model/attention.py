@@ -29,7 +29,5 @@ class Attention(nn.Module):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, T, Dh)
         q, k = scheme.rotate(q, k, positions)
         mask = None if bias is None else bias.to(q.dtype)
-        mixed = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=self.causal and mask is None
-        )
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal and mask is None)
         return self.out(mixed.transpose(1, 2).flatten(-2))

@@ -51,9 +51,7 @@ class Transformer(nn.Module):
         if width % heads:
             raise ValueError(f"width={width} must be a multiple of heads={heads}")
         if scheme.longest is not None and context > scheme.longest:
-            raise ValueError(
-                f"context={context} is longer than the {scheme.longest} positions of the position table"
-            )
+            raise ValueError(f"context={context} is longer than the {scheme.longest} positions of the position table")
         self.causal = causal
         self.embedding = nn.Embedding(vocab_size, width)
         self.blocks = nn.ModuleList(Block(width, heads, causal) for _ in range(layers))

@@ -149,9 +149,7 @@ class Progress(Callback):
         if trainer.is_global_zero and sys.stderr.isatty():
             form = "{desc} {percentage:3.0f}% |{bar}| {n}/{total} [{elapsed}, {remaining} left]{postfix}"
             first = trainer.global_step
-            self.bar = tqdm(
-                desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True
-            )
+            self.bar = tqdm(desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True)
 
     def on_train_batch_end(self, *_: Any) -> None:
         if self.bar is not None:

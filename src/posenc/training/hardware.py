@@ -42,14 +42,10 @@ class Hardware:
             ValueError: if this machine lacks the devices asked for.
         """
         try:
-            return Trainer(
-                accelerator=self.accelerator, devices=self.devices, precision=self._precision(), **settings
-            )
+            return Trainer(accelerator=self.accelerator, devices=self.devices, precision=self._precision(), **settings)
         except (MisconfigurationException, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise ValueError(
-                f"accelerator={self.accelerator} with devices={self.devices}: {reason}"
-            ) from error
+            raise ValueError(f"accelerator={self.accelerator} with devices={self.devices}: {reason}") from error
 
     def _precision(self) -> Any:
         if self.precision != "auto":

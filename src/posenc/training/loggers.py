@@ -33,9 +33,7 @@ def weights_and_biases(
     try:
         import wandb
     except ImportError:
-        print(
-            "W&B is not installed: the curve goes to metrics.csv alone (logger=csv says so without this line)."
-        )
+        print("W&B is not installed: the curve goes to metrics.csv alone (logger=csv says so without this line).")
         return []
     from lightning.pytorch.loggers import WandbLogger
 
@@ -74,9 +72,7 @@ def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
         run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
     if mode == "offline":
         files = os.path.relpath(os.path.dirname(run.dir))
-        print(
-            f"W&B is offline: look at this run with `wandb leet {files}`, upload it with `wandb sync {files}`."
-        )
+        print(f"W&B is offline: look at this run with `wandb leet {files}`, upload it with `wandb sync {files}`.")
     elif mode == "online":
         print(f"W&B: {run.url}")
     return run

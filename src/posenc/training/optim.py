@@ -59,5 +59,5 @@ class AdamWCosine:
             {"params": matrices, "weight_decay": self.weight_decay},
             {"params": gains, "weight_decay": 0.0},
         ]
-        optimiser = AdamW(groups, lr=self.lr, betas=tuple(self.betas), fused=True)
+        optimiser = AdamW(groups, lr=self.lr, betas=(self.betas[0], self.betas[1]), fused=True)
         return optimiser, LambdaLR(optimiser, lambda step: self.share_of_peak(step, steps))

@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
@@ -28,9 +28,8 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         UserError: if the configuration or the corpus cannot be used. Nothing has been written then.
     """
-    config = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    assert isinstance(config, dict)
-    settings = check(config)  # type: ignore[arg-type]
+    config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
+    settings = check(config)
     directory = RunDirectory.of(
         Path(settings.runs), settings.name, choices["pos"], settings.seed, identity(config), settings.rerun
     )
@@ -80,9 +79,7 @@ def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
     if settings.batch_size % trainer.world_size:
-        raise UserError(
-            f"batch_size={settings.batch_size} must be a multiple of the {trainer.world_size} devices"
-        )
+        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {trainer.world_size} devices")
 
     window = settings.context + objective.lookahead
     prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], window)
@@ -140,16 +137,14 @@ def _fit(
     )
     if checkpoint is not None:
         print(f"Resuming from {checkpoint.name}.", flush=True)
-    failed = True
     try:
         trainer.loggers = build(config, "logger", directory=directory, config=config)
         trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
-        failed = trainer.interrupted
-    finally:
-        if failed:
-            loggers.close(trainer.loggers, failed=True)
-    if failed:
-        raise KeyboardInterrupt
+    except BaseException as error:
+        loggers.close(trainer.loggers, failed=True)
+        if isinstance(error, SystemExit) and trainer.interrupted:  # how Lightning ends after Ctrl-C
+            raise KeyboardInterrupt from error
+        raise
     return {
         "pos": directory.scheme,
         "seed": settings.seed,
