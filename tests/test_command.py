@@ -51,7 +51,6 @@ WRONG = [
     (["optim.warmup=2"], "optim.warmup=2 must be between 0 and 1"),
     (["trainer.precision=fp8"], "trainer.precision=fp8 must be auto or 32-true or bf16-mixed or 16-mixed"),
     (["trainer.accelerator=tpu"], "trainer.accelerator=tpu must be auto or cpu"),
-    (["trainer.devices=0"], "trainer.devices=0 must be at least 1"),
     (["data=text"], "data.path is missing"),
     (["data=text", "data.path=/nowhere.txt"], "data.path=/nowhere.txt does not exist"),
     (["data=text", "data.path=conf/pos"], "data.path=conf/pos holds no text: wanted .txt, .jsonl, .parquet"),

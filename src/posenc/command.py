@@ -47,7 +47,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leave(sentence: str, code: int) -> None:
-    print(f"train.py: {sentence}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).name}: {sentence}", file=sys.stderr)
     sys.exit(code)
 
 

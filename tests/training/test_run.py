@@ -130,6 +130,18 @@ def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, tmp_path):
         assert torch.equal(weight, weights[1]["state_dict"][name]), name
 
 
+def test_a_run_killed_after_its_last_checkpoint_still_gets_its_summary(train, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "runs")
+    run = only(tmp_path / "runs" / "smoke" / "rope")
+    (run / "summary.json").unlink()
+    result = train(*TINY)
+    assert result.returncode == 0, result.stderr
+    whole = only(finished / "smoke" / "rope")
+    assert curve(run) == curve(whole)
+    values = [json.loads((folder / "summary.json").read_text())["val_loss"] for folder in (run, whole)]
+    assert values[0] == values[1]
+
+
 def wait_for_rows(folder: Path, count: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

@@ -105,8 +105,9 @@ def _build(folder: Path, fingerprint: str, dtype: np.dtype, chunks: Iterator[np.
 
 def _write(file: Path, dtype: np.dtype, chunks: Iterator[np.ndarray], title: str) -> tuple[int, str]:
     checksum, size = hashlib.sha256(), 0
-    # tqdm shows its bar only on a terminal when `disable` is None.
-    with file.open("wb") as stream, tqdm(desc=title, unit=" tokens", unit_scale=True, disable=None) as bar:
+    every = 0.1 if sys.stderr.isatty() else 30  # seconds
+    bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=every)
+    with file.open("wb") as stream, bar:
         for chunk in chunks:
             data = chunk.astype(dtype, copy=False).tobytes()
             stream.write(data)

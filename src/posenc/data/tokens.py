@@ -117,6 +117,7 @@ class BytePairs:
         """
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+        print(f"Training a tokenizer of {self.vocab_size:,} tokens on the training split.", flush=True)
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()

@@ -52,6 +52,7 @@ class AngleTable(nn.Module):
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """positions (T,) -> cos (T, n), sin (T, n), float32."""
         page = torch.div(positions, PAGE, rounding_mode="floor")
+        offset = positions - page * PAGE
         page_cos, page_sin = self.tables[0, page], self.tables[1, page]
-        cos, sin = self.tables[2, positions - page * PAGE], self.tables[3, positions - page * PAGE]
+        cos, sin = self.tables[2, offset], self.tables[3, offset]
         return page_cos * cos - page_sin * sin, page_sin * cos + page_cos * sin

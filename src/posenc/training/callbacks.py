@@ -45,10 +45,10 @@ class Curve(Callback):
         self._loss: torch.Tensor | float = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seconds": self.seconds}
+        return {"seconds": self.seconds, "row": self.row}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.seconds = state_dict["seconds"]
+        self.seconds, self.row = state_dict["seconds"], state_dict["row"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         self.file = MetricsFile(self.directory.path / "metrics.csv", resumed_at=trainer.global_step)

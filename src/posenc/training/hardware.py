@@ -12,11 +12,10 @@ Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 
 @dataclass(frozen=True)
 class Hardware:
-    """Devices, precision and compilation.
+    """Device, precision and compilation.
 
     Args:
         accelerator: "auto" takes a GPU if there is one.
-        devices: how many.
         precision: "auto" is bf16-mixed where the hardware multiplies bf16 matrices faster, otherwise 32-true.
         compile: whether the model goes through torch.compile.
 
@@ -25,13 +24,10 @@ class Hardware:
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"
-    devices: int = 1
     precision: Precision = "auto"
     compile: bool = False
 
     def __post_init__(self) -> None:
-        if self.devices < 1:
-            raise ValueError(f"devices={self.devices} must be at least 1")
         if self.accelerator == "cuda" and not torch.cuda.is_available():
             raise ValueError("accelerator=cuda: this machine has no CUDA GPU; use auto or cpu")
 
@@ -39,13 +35,13 @@ class Hardware:
         """Lightning's trainer on this hardware.
 
         Raises:
-            ValueError: if this machine lacks the devices asked for.
+            ValueError: if this machine lacks the device asked for.
         """
         try:
-            return Trainer(accelerator=self.accelerator, devices=self.devices, precision=self._precision(), **settings)
+            return Trainer(accelerator=self.accelerator, devices=1, precision=self._precision(), **settings)
         except (MisconfigurationException, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise ValueError(f"accelerator={self.accelerator} with devices={self.devices}: {reason}") from error
+            raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
 
     def _precision(self) -> Any:
         if self.precision != "auto":

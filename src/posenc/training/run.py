@@ -78,8 +78,6 @@ def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory
         )
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
-    if settings.batch_size % trainer.world_size:
-        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {trainer.world_size} devices")
 
     window = settings.context + objective.lookahead
     prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], window)
