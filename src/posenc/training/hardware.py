@@ -1,11 +1,12 @@
 """What a run trains on, chosen by itself unless it is told."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
 
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 
@@ -31,12 +32,15 @@ class Hardware:
         if self.accelerator == "cuda" and not torch.cuda.is_available():
             raise ValueError("accelerator=cuda: this machine has no CUDA GPU; use auto or cpu")
 
-    def trainer(self, **settings: Any) -> Trainer:
+    def trainer(self, **settings: Any) -> "Trainer":
         """Lightning's trainer on this hardware.
 
         Raises:
             ValueError: if this machine lacks the device asked for.
         """
+        from lightning.pytorch import Trainer
+        from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
         try:
             return Trainer(accelerator=self.accelerator, devices=1, precision=self._precision(), **settings)
         except (MisconfigurationException, RuntimeError) as error:

@@ -4,12 +4,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lightning.pytorch.loggers import Logger
-
 from posenc.training.directory import RunDirectory
 
+Loggers = list[Any]
+"""Lightning's loggers; not named by their type, so that reading a configuration does not import Lightning."""
 
-def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> list[Logger]:  # noqa: ARG001
+
+def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001
     """Nowhere else."""
     return []
 
@@ -21,7 +22,7 @@ def weights_and_biases(
     entity: str | None = None,
     tags: list[str] | None = None,
     timeout: float = 10.0,
-) -> list[Logger]:
+) -> Loggers:
     """Weights & Biases: online with an API key, offline without one or when the server does not answer in time.
 
     Args:
@@ -78,18 +79,18 @@ def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
     return run
 
 
-def finish(loggers: list[Logger], sample: str, summary: Mapping[str, Any]) -> None:
+def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:
     """Hand the sample and the summary to W&B, if it is there."""
     for logger in loggers:
-        run: Any = logger.experiment  # type: ignore[attr-defined]
+        run: Any = logger.experiment
         run.summary.update({key: value for key, value in summary.items() if isinstance(value, int | float)})
         run.log({"sample": _html(sample)})
 
 
-def close(loggers: list[Logger], failed: bool) -> None:
+def close(loggers: Loggers, failed: bool) -> None:
     """End W&B's run, so that the next job of this process gets its own."""
     for logger in loggers:
-        logger.experiment.finish(exit_code=int(failed))  # type: ignore[attr-defined]
+        logger.experiment.finish(exit_code=int(failed))
 
 
 def _html(text: str) -> Any:

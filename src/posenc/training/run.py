@@ -43,11 +43,6 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
 
 def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory) -> dict[str, Any]:
     """Instantiate, fit and finish."""
-    from posenc.data.batches import Batches, validation_windows
-    from posenc.data.prepare import prepare
-    from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
-    from posenc.training.module import LanguageModelling
-
     _hush()
     objective, hardware, optim = (build(config, group) for group in ("objective", "trainer", "optim"))
     scheme, corpus, tokenizer = (build(config, group) for group in ("pos", "data", "tokenizer"))
@@ -60,6 +55,11 @@ def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory
         causal=objective.causal,
         seed=settings.seed,
     )
+    from posenc.data.batches import Batches, validation_windows
+    from posenc.data.prepare import prepare
+    from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
+    from posenc.training.module import LanguageModelling
+
     progress = Progress(f"{directory.scheme}, seed {settings.seed}", settings.steps)
     curve = Curve(directory, settings.log_every, settings.batch_size * settings.context, [progress.show])
     try:
