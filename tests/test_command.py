@@ -49,7 +49,7 @@ WRONG = [
     (["optim.betas=[0.9]"], "optim.betas=[0.9] must be 2 numbers, like [0.9,0.95]"),
     (["optim.betas=[0.9,1.0]"], "optim.betas=[0.9, 1.0] must both be at least 0 and below 1"),
     (["optim.warmup=2"], "optim.warmup=2 must be between 0 and 1"),
-    (["trainer.precision=fp8"], "trainer.precision=fp8 must be auto or 32-true or bf16-mixed or 16-mixed"),
+    (["trainer.precision=fp8"], "trainer.precision=fp8 must be auto or 32-true or bf16-mixed"),
     (["trainer.accelerator=tpu"], "trainer.accelerator=tpu must be auto or cpu"),
     (["data=text"], "data.path is missing"),
     (["data=text", "data.path=/nowhere.txt"], "data.path=/nowhere.txt does not exist"),
@@ -57,6 +57,9 @@ WRONG = [
     (["context=300000"], "context=300000 is too long for this corpus: its validation split has only"),
     (["tokenizer=bpe", "tokenizer.vocab_size=100"], "tokenizer.vocab_size=100 must be above 257"),
     (["rope"], "'rope' cannot be read"),
+    (["+foo.bar=1"], "foo is not a key"),
+    (["+model.seed=7"], "model.seed is not a key"),
+    (["~steps"], "steps is missing"),
     (["pos="], "pos= is not a choice"),
 ]
 

@@ -72,15 +72,20 @@ def test_decay_falls_on_matrices_only_and_the_schedule_warms_up_then_falls():
     "same", ["name=x", "runs=elsewhere", "cache=x", "rerun=true", "logger=csv", "trainer.compile=true"]
 )
 def test_what_does_not_make_the_curve_does_not_name_the_run(same):
-    assert identity(composed(same)) == identity(composed())
+    assert identity(composed(same), "text", "32-true") == identity(composed(), "text", "32-true")
 
 
 @pytest.mark.parametrize(
     "other",
-    ["seed=1", "steps=310", "pos=none", "pos.base=100", "optim.lr=0.1", "model.width=64", "trainer=cpu"],
+    ["seed=1", "steps=310", "pos=none", "pos.base=100", "optim.lr=0.1", "model.width=64", "context=128"],
 )
 def test_what_makes_the_curve_names_the_run(other):
-    assert identity(composed(other)) != identity(composed())
+    assert identity(composed(other), "text", "32-true") != identity(composed(), "text", "32-true")
+
+
+def test_the_text_and_the_precision_in_use_name_the_run():
+    names = {identity(composed(), text, precision) for text in "ab" for precision in ("32-true", "bf16-mixed")}
+    assert len(names) == 4
 
 
 def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeypatch):

@@ -18,11 +18,11 @@ from omegaconf import OmegaConf
 
 from posenc.errors import UserError
 
-SUPPLIED = {"vocab_size", "context", "scheme", "causal", "seed", "directory"}
-"""Constructor arguments that the program supplies, not the configuration."""
+SUPPLIED = {"model": {"vocab_size", "context", "scheme", "causal", "seed"}, "logger": {"directory", "config"}}
+"""Arguments that the program supplies to a group's constructor, not the configuration."""
 
-NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds", "trainer")
-"""What may differ between two runs that give the same curve; of `trainer`, the precision still counts."""
+NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
+"""What may differ between two runs that give the same curve; the text itself and the precision still count."""
 
 
 def register_resolvers() -> None:
@@ -85,10 +85,16 @@ def check(config: Mapping[str, Any]) -> Settings:
 
     groups = {key: value for key, value in config.items() if isinstance(value, Mapping)}
     for group, values in groups.items():
+        if "_target_" not in values:
+            raise UserError(f"{group} is not a key; see --help and --cfg job")
         given = {key: value for key, value in values.items() if key != "_target_"}
-        _check_types(f"{group}.", given, _parameters(get_object(values["_target_"])))
+        hints = _parameters(get_object(values["_target_"]))
+        _check_types(f"{group}.", given, {key: hints[key] for key in hints.keys() - SUPPLIED.get(group, set())})
     loose = {key: value for key, value in config.items() if key not in groups}
-    _check_types("", loose, typing.get_type_hints(Settings))
+    hints = typing.get_type_hints(Settings)
+    _check_types("", loose, hints)
+    for key in hints.keys() - loose.keys():
+        raise UserError(f"{key} is missing; see --cfg job for its default")
     return Settings(**loose)
 
 
@@ -162,8 +168,13 @@ def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
     return f"there are {', '.join(prefix + name for name in known)}"
 
 
-def identity(config: Mapping[str, Any]) -> str:
-    """Eight digits that two runs share exactly when their curves are to be the same."""
+def identity(config: Mapping[str, Any], text: str, precision: str) -> str:
+    """Eight digits that two runs share exactly when their curves are to be the same.
+
+    Args:
+        config: the resolved configuration.
+        text: the corpus's fingerprint, so that a text that has changed under its path is another run.
+        precision: the one in use, where the configuration may say "auto".
+    """
     kept = {key: value for key, value in config.items() if key not in NOT_THE_CURVE}
-    kept["precision"] = config["trainer"]["precision"]
-    return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
+    return sha256(json.dumps({**kept, "text": text, "precision": precision}, sort_keys=True).encode()).hexdigest()[:8]

@@ -82,6 +82,9 @@ def test_equal_text_has_an_equal_fingerprint_wherever_it_lies(tmp_path):
     other.write_text(other.read_text().replace("Document 7", "Document 8"))
     assert fingerprint != TextFiles(str(other)).fingerprint()
     assert fingerprint != TextFiles(str(one), separator="<|end|>").fingerprint()
+    other.write_bytes(one.read_bytes())
+    renamed = other.rename(other.with_suffix(".jsonl"))
+    assert fingerprint != TextFiles(str(renamed)).fingerprint()
 
 
 @given(st.lists(st.binary(max_size=30), max_size=20), st.integers(0, 300), st.integers(0, 300))
@@ -152,6 +155,8 @@ class TestHub:
         ("a.jsonl", b'{"body": "x"}\n', "line 1 has no text under the key data.field=text"),
         ("a.parquet", b"PAR0", "a.parquet cannot be read"),
         ("a.txt.gz", b"not gzip", "a.txt.gz cannot be read"),
+        ("a.txt.gz", gzip.compress(b"x" * 99)[:12] + b"\xff" * 20, "a.txt.gz cannot be read"),
+        ("a.jsonl", b'{"text": "\\ud800"}', "half a surrogate pair"),
         ("a.txt.xz", lzma.compress(b"x" * 9999)[:-20], "a.txt.xz cannot be read"),
     ],
 )

@@ -34,6 +34,18 @@ def test_text_survives_byte_pairs_and_every_byte_is_counted(pairs, text):
     assert pairs.byte_lengths()[tokens].sum() == len(text.encode())
 
 
+def test_an_empty_row_of_a_corpus_is_no_token(pairs, tmp_path):
+    from posenc.data.corpora import HubSplits
+    from posenc.data.prepare import prepare
+
+    class Rows(HubSplits):
+        def rows(self, split):
+            return iter([b"", TEXT, b"", TEXT])
+
+    prepared = prepare(Rows("local"), BytePairs(300), tmp_path, "rows", 10)
+    assert prepared.tokenizer.decode(prepared.valid.ids).encode() == TEXT * 2
+
+
 def test_byte_pairs_compress(pairs):
     assert len(encoded(pairs, TEXT)) < 0.6 * len(TEXT)
     assert len(pairs.byte_lengths()) == pairs.vocab_size == 300

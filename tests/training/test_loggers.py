@@ -68,10 +68,16 @@ def test_with_a_key_and_no_network_the_run_goes_on_offline_within_a_bounded_wait
     away = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
     result = train(*SMOKE, "logger.timeout=3", env=away)
     assert result.returncode == 0, result.stderr
-    assert "could not be reached" in result.stdout
+    assert "W&B cannot log online" in result.stdout
     assert "wandb sync" in result.stdout
     assert "a" * 40 not in result.stdout + result.stderr
     assert time.monotonic() - begun < 90
+
+
+def test_a_key_that_cannot_be_one_does_not_stop_the_run(train):
+    result = train(*SMOKE, env={"WANDB_API_KEY": "abc"})
+    assert result.returncode == 0, result.stderr
+    assert "W&B cannot log online" in result.stdout
 
 
 def test_csv_never_imports_wandb_and_local_data_never_imports_datasets(tmp_path):

@@ -33,7 +33,7 @@ def test_every_scheme_learns_more_than_position_free_statistics(scheme, train, t
         f"pos={scheme}", "experiment=smoke", "logger=csv", "model.width=64", "model.layers=2", "model.heads=2",
         "steps=150", "eval_every=50", "log_every=50", "batch_size=16", "context=64", "eval_windows=32",
     )  # fmt: skip
-    assert result.returncode == 0, result.stderr
+    assert (result.returncode, result.stderr) == (0, "")  # no library chatters
     run = only(tmp_path / "runs" / "smoke" / scheme, "seed0-*")
     summary = json.loads((run / "summary.json").read_text())
     assert summary["val_loss"] < 2.75
@@ -140,6 +140,39 @@ def test_a_run_killed_after_its_last_checkpoint_still_gets_its_summary(train, fi
     assert curve(run) == curve(whole)
     values = [json.loads((folder / "summary.json").read_text())["val_loss"] for folder in (run, whole)]
     assert values[0] == values[1]
+
+
+def test_a_text_that_has_changed_under_its_path_is_another_run(train, tmp_path):
+    book = tmp_path / "book.txt"
+    for word in ("first", "second"):
+        book.write_text(f"{word} word of many.\n" * 1000)
+        result = train(*TINY, "data=text", f"data.path={book}")
+        assert "This run is finished" not in result.stdout
+    assert len(list((tmp_path / "runs" / "smoke" / "rope").iterdir())) == 2
+
+
+def test_a_checkpoint_of_another_run_in_the_working_directory_is_not_loaded(train, finished, tmp_path):
+    """Lightning resumes on SLURM from any hpc_ckpt_*.ckpt in its root directory, which is by default where one stands."""
+    foreign = ROOT / "hpc_ckpt_1.ckpt"
+    shutil.copy(only(only(finished / "smoke" / "rope") / "checkpoints", "*20.ckpt"), foreign)
+    try:
+        result = train(*TINY, env={"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "job", "SLURM_JOB_ID": "1"})
+    finally:
+        foreign.unlink()
+    assert result.returncode == 0, result.stderr
+    assert curve(only(tmp_path / "runs" / "smoke" / "rope")) == curve(only(finished / "smoke" / "rope"))
+
+
+def test_slow_checkpoints_and_validations_are_not_counted_as_training(tmp_path):
+    """Writing is made to take half a second each time; ten times that must not show in `seconds`."""
+    code = (
+        "import os, runpy, time; sync = os.fsync; os.fsync = lambda fd: (time.sleep(0.5), sync(fd));"
+        "runpy.run_path('train.py', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", code, f"runs={tmp_path}/runs", *TINY, "steps=100", "checkpoint_seconds=0"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=clean_environment())
+    rows = read_metrics(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")
+    assert float(rows[-1]["seconds"]) < 2.5
 
 
 def wait_for_rows(folder: Path, count: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from posenc.data.files import END, find_files, read_file
+from posenc.data.files import END, file_fingerprint, find_files, read_file
 from posenc.errors import UserError
 
 SPLITS = ("train", "valid", "test")
@@ -116,8 +116,7 @@ class TextFiles(_Cut):
     def fingerprint(self) -> str:
         contents = hashlib.sha256()
         for file in self.files:
-            with file.open("rb") as stream:
-                contents.update(hashlib.file_digest(stream, "sha256").digest())
+            contents.update(file_fingerprint(file))
         return digest("text", contents.hexdigest(), self.field, self.separator)
 
     def chunks(self) -> Iterator[bytes]:

@@ -2,8 +2,10 @@
 
 import glob
 import gzip
+import hashlib
 import json
 import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -36,6 +38,20 @@ def find_files(path: str) -> list[Path]:
     raise UserError(f"data.path={path} holds no text: wanted {kinds}, each also as {', '.join(OPENERS)}")
 
 
+def file_fingerprint(file: Path) -> bytes:
+    """What identifies a file's text: its content, and what its name says of how to read it.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
+    try:
+        with file.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    return f"{_kind(file)} {file.suffix in OPENERS} {content}".encode()
+
+
 def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
     """The text of one file in chunks of valid UTF-8; documents end with END.
 
@@ -46,9 +62,11 @@ def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
         for chunk in READERS[_kind(file)](file, field, separator):
             chunk.decode()
             yield chunk
+    except UnicodeEncodeError as error:
+        raise UserError(f"{file} holds half a surrogate pair, which is not text") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8 text: {error.reason} in a chunk, at its byte {error.start}") from error
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 
 

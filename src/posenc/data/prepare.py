@@ -63,7 +63,8 @@ def _not_empty(chunks: Iterable[bytes], split: str) -> Iterable[bytes]:
     size = 0
     for chunk in chunks:
         size += len(chunk)
-        yield chunk
+        if chunk:
+            yield chunk
     if size == 0:
         raise UserError(f"the corpus has no text in its {IN_WORDS[split]} split: it is empty or too short to cut")
 

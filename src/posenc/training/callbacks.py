@@ -40,7 +40,7 @@ class Curve(Callback):
         self.listeners = listeners
         self.seconds = 0.0
         self.row: Row = {}
-        self._resumed = 0.0
+        self._resumed: float | None = None
         self._since_row = 0.0
         self._loss: torch.Tensor | float = 0.0
 
@@ -52,7 +52,11 @@ class Curve(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         self.file = MetricsFile(self.directory.path / "metrics.csv", resumed_at=trainer.global_step)
-        self._resumed, self._since_row = time.perf_counter(), self.seconds
+        self._since_row = self.seconds
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        if self._resumed is None:
+            self._resumed = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
         self._loss = self._loss + outputs["loss"].detach()
@@ -80,9 +84,9 @@ class Curve(Callback):
         self._publish(trainer)
 
     def _stop_clock(self) -> None:
-        now = time.perf_counter()
-        self.seconds += now - self._resumed
-        self._resumed = now
+        assert self._resumed is not None
+        self.seconds += time.perf_counter() - self._resumed
+        self._resumed = None
 
     def _publish(self, trainer: Trainer) -> None:
         if trainer.is_global_zero:
@@ -91,7 +95,6 @@ class Curve(Callback):
                 logger.log_metrics(self.row, step=self.row["step"])
             for listener in self.listeners:
                 listener(self.row)
-        self._resumed = time.perf_counter()
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
@@ -125,7 +128,7 @@ class Checkpoints(Callback):
         step = trainer.global_step
         if step < pl_module.steps and time.monotonic() - self._saved < self.seconds:
             return
-        trainer.save_checkpoint(self.folder / f"step-{step:09d}.ckpt")
+        trainer.save_checkpoint(self.folder / f"step-{step:09d}.ckpt", weights_only=False)
         self._saved = time.monotonic()
         if trainer.is_global_zero:
             for old in sorted(self.folder.glob("step-*.ckpt"))[:-2]:

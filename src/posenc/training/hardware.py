@@ -8,7 +8,7 @@ import torch
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
-Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
+Precision = Literal["auto", "32-true", "bf16-mixed"]
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,13 @@ class Hardware:
         from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
         try:
-            return Trainer(accelerator=self.accelerator, devices=1, precision=self._precision(), **settings)
+            return Trainer(accelerator=self.accelerator, devices=1, precision=self.chosen_precision(), **settings)
         except (MisconfigurationException, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
 
-    def _precision(self) -> Any:
+    def chosen_precision(self) -> Any:
+        """The precision in use: "32-true" or "bf16-mixed"."""
         if self.precision != "auto":
             return self.precision
         on_gpu = self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()

@@ -58,16 +58,15 @@ def weights_and_biases(
 
 
 def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
-    wandb.finish()  # a run left open by an earlier job of the same process would swallow this one
     quiet = {"silent": True, "init_timeout": timeout, "console": "off"}
     mode = os.environ.get("WANDB_MODE", "online")
-    if mode == "online" and not wandb.login(prompt=False, verify=False):
-        mode = "offline"
     try:
+        if mode == "online" and not wandb.login(prompt=False, verify=False):
+            mode = "offline"
         run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
     except Exception as error:  # whatever the network does, the run goes on
         reason = str(error).splitlines()[0]
-        print(f"W&B's server could not be reached ({reason}); logging offline.", flush=True)
+        print(f"W&B cannot log online ({reason}); logging offline.", flush=True)
         wandb.teardown()
         mode = "offline"
         run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
@@ -82,7 +81,7 @@ def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
 def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:
     """Hand the sample and the summary to W&B, if it is there."""
     for logger in loggers:
-        run: Any = logger.experiment
+        run = logger.experiment
         run.summary.update({key: value for key, value in summary.items() if isinstance(value, int | float)})
         run.log({"sample": _html(sample)})
 

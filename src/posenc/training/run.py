@@ -3,7 +3,8 @@
 import logging
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,22 +31,22 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
     """
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
     settings = check(config)
+    corpus, hardware = build(config, "data"), build(config, "trainer")
+    curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
     directory = RunDirectory.of(
-        Path(settings.runs), settings.name, choices["pos"], settings.seed, identity(config), settings.rerun
+        Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
     )
     if directory.finished():
-        print(f"This run is finished (rerun=true trains it again beside {directory.path}):")
-        show(directory.summary(), directory)
-        return directory.summary()
+        return show_finished(directory)
     chosen = {group: choice for group, choice in choices.items() if "/" not in group}
-    return train({**config, "choices": chosen}, settings, directory)
+    return train({**config, "choices": chosen}, settings, directory, corpus, hardware)
 
 
-def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory) -> dict[str, Any]:
+def train(
+    config: Mapping[str, Any], settings: Settings, directory: RunDirectory, corpus: Any, hardware: Any
+) -> dict[str, Any]:
     """Instantiate, fit and finish."""
-    _hush()
-    objective, hardware, optim = (build(config, group) for group in ("objective", "trainer", "optim"))
-    scheme, corpus, tokenizer = (build(config, group) for group in ("pos", "data", "tokenizer"))
+    objective, optim, scheme, tokenizer = (build(config, group) for group in ("objective", "optim", "pos", "tokenizer"))
     model = build(
         config,
         "model",
@@ -55,11 +56,15 @@ def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory
         causal=objective.causal,
         seed=settings.seed,
     )
+    from lightning.pytorch.plugins.environments import LightningEnvironment
+
     from posenc.data.batches import Batches, validation_windows
     from posenc.data.prepare import prepare
+    from posenc.training import loggers
     from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
     from posenc.training.module import LanguageModelling
 
+    _hush()
     progress = Progress(f"{directory.scheme}, seed {settings.seed}", settings.steps)
     curve = Curve(directory, settings.log_every, settings.batch_size * settings.context, [progress.show])
     try:
@@ -73,7 +78,9 @@ def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory
             enable_progress_bar=False,
             enable_model_summary=False,
             logger=False,
-            plugins=[AtomicCheckpoints()],
+            # Where Lightning would look for checkpoints of its own making: no other run's must be found there.
+            default_root_dir=directory.path,
+            plugins=[AtomicCheckpoints(), LightningEnvironment()],
             callbacks=[curve, Checkpoints(directory, settings.checkpoint_seconds), progress],
         )
     except ValueError as error:
@@ -87,14 +94,23 @@ def train(config: Mapping[str, Any], settings: Settings, directory: RunDirectory
     if hardware.compile:
         model.compile()
 
-    directory.create(config)
     with _held(directory):
+        if directory.finished():  # by another process, while this one was preparing
+            return show_finished(directory)
+        directory.create(config)
         tokenizer.save(directory.path)
-        summary = _fit(trainer, module, curve, config, settings, directory)
-        targets = objective.inputs_and_targets(windows)[1]
-        bytes_per_token = tokenizer.byte_lengths()[targets.numpy()].mean().item()
-        summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
-        _finish(trainer, model, tokenizer, settings, directory, summary)
+        try:
+            trainer.loggers = build(config, "logger", directory=directory, config=config)
+            summary = _fit(trainer, module, curve, settings, directory)
+            targets = objective.inputs_and_targets(windows)[1]
+            bytes_per_token = tokenizer.byte_lengths()[targets.numpy()].mean().item()
+            summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
+            _finish(trainer, model, tokenizer, settings, directory, summary)
+        except BaseException as error:
+            loggers.close(trainer.loggers, failed=True)
+            if isinstance(error, SystemExit) and trainer.interrupted:  # how Lightning ends after Ctrl-C
+                raise KeyboardInterrupt from error
+            raise
     return summary
 
 
@@ -119,12 +135,11 @@ def _fit(
     trainer: Any,
     module: Any,
     curve: Any,
-    config: Mapping[str, Any],
     settings: Settings,
     directory: RunDirectory,
 ) -> dict[str, Any]:
     """Train to the last step and say how it went."""
-    from posenc.training import loggers, provenance
+    from posenc.training import provenance
 
     checkpoint = directory.last_checkpoint()
     parameters = sum(weight.numel() for weight in module.model.parameters())
@@ -135,14 +150,7 @@ def _fit(
     )
     if checkpoint is not None:
         print(f"Resuming from {checkpoint.name}.", flush=True)
-    try:
-        trainer.loggers = build(config, "logger", directory=directory, config=config)
-        trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
-    except BaseException as error:
-        loggers.close(trainer.loggers, failed=True)
-        if isinstance(error, SystemExit) and trainer.interrupted:  # how Lightning ends after Ctrl-C
-            raise KeyboardInterrupt from error
-        raise
+    trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
     return {
         "pos": directory.scheme,
         "seed": settings.seed,
@@ -173,10 +181,20 @@ def _finish(
 
     sample = generate(model.cpu(), tokenizer, prompt="In the beginning", tokens=200, context=settings.context)
     (directory.path / "sample.txt").write_text(sample + "\n")
-    loggers.finish(trainer.loggers, sample, summary)
-    loggers.close(trainer.loggers, failed=False)
-    directory.finish(summary)
+    directory.finish(summary)  # before W&B, which may wait for the network
+    try:
+        loggers.finish(trainer.loggers, sample, summary)
+        loggers.close(trainer.loggers, failed=False)
+    except Exception as error:  # the result is on disk: W&B must not make it look lost
+        print(f"W&B did not take the end of this run: {error}")
     show(summary, directory)
+
+
+def show_finished(directory: RunDirectory) -> dict[str, Any]:
+    """Print what a finished run came to, and how to train it again."""
+    print(f"This run is finished (rerun=true trains it again beside {directory.path}):")
+    show(directory.summary(), directory)
+    return directory.summary()
 
 
 def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
@@ -187,18 +205,23 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     print(f"  written to       {directory.path}", flush=True)
 
 
-def _held(directory: RunDirectory) -> FileLock:
+@contextmanager
+def _held(directory: RunDirectory) -> Iterator[None]:
     """Keep a second process with the same command out of the directory."""
+    directory.path.mkdir(parents=True, exist_ok=True)
     lock = FileLock(directory.path / ".lock", timeout=0)
     try:
         lock.acquire()
     except Timeout as error:
         raise UserError(f"another process is training this run, in {directory.path}") from error
-    return lock
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _hush() -> None:
-    """Lightning's announcements repeat what the configuration says."""
+    """Lightning's announcements repeat what the configuration says. It sets its own levels when imported."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
