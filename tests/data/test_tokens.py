@@ -34,12 +34,12 @@ def test_text_survives_byte_pairs_and_every_byte_is_counted(pairs, text):
     assert pairs.byte_lengths()[tokens].sum() == len(text.encode())
 
 
-def test_an_empty_row_of_a_corpus_is_no_token(pairs, tmp_path):
+def test_an_empty_row_of_a_corpus_is_no_token(tmp_path):
     from posenc.data.corpora import HubSplits
     from posenc.data.prepare import prepare
 
     class Rows(HubSplits):
-        def rows(self, split):
+        def rows(self, split):  # noqa: ARG002
             return iter([b"", TEXT, b"", TEXT])
 
     prepared = prepare(Rows("local"), BytePairs(300), tmp_path, "rows", 10)

@@ -152,7 +152,7 @@ def test_a_text_that_has_changed_under_its_path_is_another_run(train, tmp_path):
 
 
 def test_a_checkpoint_of_another_run_in_the_working_directory_is_not_loaded(train, finished, tmp_path):
-    """Lightning resumes on SLURM from any hpc_ckpt_*.ckpt in its root directory, which is by default where one stands."""
+    """Lightning resumes on SLURM from any hpc_ckpt_*.ckpt in its root directory, by default where one stands."""
     foreign = ROOT / "hpc_ckpt_1.ckpt"
     shutil.copy(only(only(finished / "smoke" / "rope") / "checkpoints", "*20.ckpt"), foreign)
     try:
