@@ -64,7 +64,7 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
     unknown = _unknown(arguments, conf)
     if unknown is not None:
         return unknown
-    return " ".join(str(error).split()) or type(error).__name__
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
@@ -92,19 +92,24 @@ def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
                 if choice not in groups[override.key_or_group]:
                     return _not_a_choice(override.key_or_group, choice, groups[override.key_or_group])
                 chosen.append(f"{override.key_or_group}={choice}")
-    known = set(groups)
     GlobalHydra.instance().clear()
+    keys = {}
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
-        # A key may belong to one of several swept choices only, so all of them are looked at.
         for choice in chosen or ["seed=0"]:
-            others = [other for other in chosen if other.partition("=")[0] != choice.partition("=")[0]]
-            last = {other.partition("=")[0]: other for other in others}
-            known |= set(_dotted(OmegaConf.to_container(compose("config", overrides=[choice, *last.values()]))))
+            others = {other.partition("=")[0]: other for other in chosen}
+            others[choice.partition("=")[0]] = choice
+            keys[choice] = set(_dotted(OmegaConf.to_container(compose("config", overrides=list(others.values())))))
     GlobalHydra.instance().clear()
+    known = set(groups).union(*keys.values())
     for override in overrides:
         key = override.key_or_group
-        if key not in known and not override.is_add() and not key.startswith("hydra"):
-            return f"{key} is not a key; {nearest(key, known)} See --help and --cfg job"
+        if override.is_add() or key in groups or key.startswith("hydra"):
+            continue
+        if key not in known:
+            return f"{key} is not a key; {nearest(key, known)}"
+        for choice, there in keys.items():
+            if key not in there:
+                return f"{key} is not a key with {choice}: sweep it apart"
     return None
 
 

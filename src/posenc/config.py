@@ -165,6 +165,8 @@ def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
     close = same_ending[:3] or difflib.get_close_matches(key, known, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(prefix + name for name in close)}?"
+    if len(known) > 12:
+        return "see --help and --cfg job for those there are"
     return f"there are {', '.join(prefix + name for name in known)}"
 
 

@@ -135,4 +135,5 @@ READERS: dict[str, Callable[[Path, str, str | None], Iterator[bytes]]] = {
     ".txt": _read_txt,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
+    ".tokens": _read_txt,  # WikiText's own name for its text
 }
