@@ -12,6 +12,9 @@ from omegaconf import OmegaConf
 
 from posenc.config import register_resolvers
 
+# Toy models gain nothing from threads, and two test processes of two threads each get in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
 SCHEMES = ("none", "learned", "sinusoidal", "rope")
