@@ -53,6 +53,7 @@ class Settings:
     context: int
     eval_every: int
     eval_windows: int
+    attention_every: int
     log_every: int
     checkpoint_seconds: float
     name: str
@@ -61,14 +62,16 @@ class Settings:
     cache: str
 
     def __post_init__(self) -> None:
-        for key in ("steps", "batch_size", "context", "eval_every", "eval_windows", "log_every"):
+        for key in ("steps", "batch_size", "eval_every", "eval_windows", "attention_every", "log_every"):
             if getattr(self, key) < 1:
                 raise UserError(f"{key}={getattr(self, key)} must be at least 1")
+        if self.context < 4:
+            raise UserError(f"context={self.context} must be at least 4")
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed={self.seed} must be between 0 and 2^63 - 1")
         if not self.checkpoint_seconds >= 0:
             raise UserError(f"checkpoint_seconds={self.checkpoint_seconds} must not be negative")
-        for key, of in (("steps", "eval_every"), ("eval_every", "log_every")):
+        for key, of in (("steps", "eval_every"), ("attention_every", "eval_every"), ("eval_every", "log_every")):
             if getattr(self, key) % getattr(self, of):
                 raise UserError(f"{key}={getattr(self, key)} must be a multiple of {of}={getattr(self, of)}")
         if not self.name or "/" in self.name or self.name.startswith("."):

@@ -55,7 +55,7 @@ def finished(tmp_path_factory) -> Path:
 def test_a_run_directory_holds_everything(finished):
     run = only(finished / "smoke" / "rope")
     assert {file.name for file in run.iterdir()} == {
-        ".lock", "checkpoints", "config.yaml", "metrics.csv", "sample.txt", "summary.json"
+        ".lock", "attention.csv", "checkpoints", "config.yaml", "metrics.csv", "sample.txt", "summary.json"
     }  # fmt: skip
     rows = read_metrics(run / "metrics.csv")
     assert tuple(rows[0]) == COLUMNS

@@ -1,6 +1,7 @@
 """The whole model: embeddings, layers, tied output, and a position scheme at its three doors."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -81,6 +82,16 @@ class Transformer(nn.Module):
         for block in self.blocks:
             x = block(x, self.scheme, positions, bias)
         return F.linear(self.norm(x), self.embedding.weight)
+
+    def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
+        """tokens (B, T) -> what every head attends to, (B, H, T, T), one layer after the other."""
+        positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        x = self.scheme.embed(self.embedding(tokens), positions)
+        bias = self._masked(self.scheme.bias(positions))
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            yield block.attention.weights(block.attention_norm(x), self.scheme, positions, bias)
+            x = block(x, self.scheme, positions, bias)
 
     def _masked(self, bias: Tensor | None) -> Tensor | None:
         """Hide the future in a bias (H, T, T); without a bias the attention hides it by itself."""

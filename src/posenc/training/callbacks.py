@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
-from posenc.training.directory import MetricsFile, RunDirectory
+from posenc.training.directory import COLUMNS, MetricsFile, RunDirectory
+from posenc.training.heads import HEAD_COLUMNS
 
 Row = dict[str, Any]
 
 
 class Curve(Callback):
-    """Writes metrics.csv, and the same rows to every logger.
+    """Writes metrics.csv, and the same rows to every logger; after a validation also attention.csv, a row a head.
 
     `seconds` is the time spent training: validation, checkpoints and interruptions are left out.
 
@@ -51,7 +53,9 @@ class Curve(Callback):
         self.seconds, self.row = state_dict["seconds"], state_dict["row"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        self.file = MetricsFile(self.directory.path / "metrics.csv", resumed_at=trainer.global_step)
+        resumed_at = trainer.global_step
+        self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, resumed_at)
+        self.heads_file = MetricsFile(self.directory.path / "attention.csv", ("step", *HEAD_COLUMNS), resumed_at)
         self._since_row = self.seconds
 
     def on_train_batch_start(self, *_: Any) -> None:
@@ -81,6 +85,12 @@ class Curve(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         self.row["val_loss"] = float(pl_module.validation_loss)
+        if self.row["step"] % pl_module.heads.every == 0:
+            with trainer.precision_plugin.forward_context():
+                heads = pl_module.heads.measure(pl_module.model)
+            self.row["previous_token"] = max(head["1"] for head in heads)
+            self.row["induction"] = max(head["induction"] for head in heads)
+            self._append(trainer, self.heads_file, [{"step": self.row["step"], **head} for head in heads])
         self._publish(trainer)
 
     def _stop_clock(self) -> None:
@@ -88,9 +98,13 @@ class Curve(Callback):
         self.seconds += time.perf_counter() - self._resumed
         self._resumed = None
 
-    def _publish(self, trainer: Trainer) -> None:
+    def _append(self, trainer: Trainer, file: MetricsFile, rows: list[Row]) -> None:
         if trainer.is_global_zero:
-            self.file.append(self.row)
+            file.append(rows)
+
+    def _publish(self, trainer: Trainer) -> None:
+        self._append(trainer, self.file, [self.row])
+        if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(self.row, step=self.row["step"])
             for listener in self.listeners:
@@ -149,7 +163,7 @@ class Progress(Callback):
         self.validation = ""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        if trainer.is_global_zero and sys.stderr.isatty():
+        if trainer.is_global_zero and sys.stderr.isatty() and parent_process() is None:
             form = "{desc} {percentage:3.0f}% |{bar}| {n}/{total} [{elapsed}, {remaining} left]{postfix}"
             first = trainer.global_step
             self.bar = tqdm(desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True)
@@ -168,7 +182,8 @@ class Progress(Callback):
             self.bar.set_postfix_str(f"{losses}, {speed}")
         elif "val_loss" in row:
             left = (self.steps - row["step"]) * row["seconds"] / row["step"]
-            print(f"step {row['step']:>6}/{self.steps}  {losses}  {speed}  {left:.0f} s left", flush=True)
+            step = f"{self.title}: step {row['step']:>6}/{self.steps}"  # the title, since runs may go on side by side
+            print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)
 
     def teardown(self, *_: Any, **__: Any) -> None:
         if self.bar is not None:

@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ COLUMNS = (
     "learning_rate",
     "gradient_norm",
     "tokens_per_s",
+    "previous_token",
+    "induction",
 )
 
 
@@ -35,7 +37,9 @@ def write_whole(file: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Where one run keeps everything: config.yaml, metrics.csv, summary.json, checkpoints/, sample.txt, wandb/.
+    """Where one run keeps everything.
+
+    config.yaml, metrics.csv, attention.csv, summary.json, checkpoints/, sample.txt, wandb/.
 
     Attributes:
         path: the directory.
@@ -87,21 +91,23 @@ class RunDirectory:
 
 
 class MetricsFile:
-    """metrics.csv: a row every few steps, each written at once and whole.
+    """A table that grows while a run goes on, such as metrics.csv; its first column is the step.
 
     After a resume, rows past the checkpoint are dropped, since they will be written again.
     """
 
-    def __init__(self, file: Path, resumed_at: int) -> None:
+    def __init__(self, file: Path, columns: Sequence[str], resumed_at: int) -> None:
+        self.file, self.columns = file, columns
         kept = [row for row in read_metrics(file) if int(row["step"]) <= resumed_at]
-        lines = [",".join(COLUMNS), *(",".join(row[column] for column in COLUMNS) for row in kept)]
-        write_whole(file, "\n".join(lines) + "\n")
-        self.file = file
+        write_whole(file, ",".join(columns) + "\n" + self._lines(kept))
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Add a row; a column without a value stays empty."""
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows, at once and whole; a column without a value stays empty."""
         with self.file.open("a") as stream:
-            stream.write(",".join(str(row.get(column, "")) for column in COLUMNS) + "\n")
+            stream.write(self._lines(rows))
+
+    def _lines(self, rows: Iterable[Mapping[str, Any]]) -> str:
+        return "".join(",".join(str(row.get(column, "")) for column in self.columns) + "\n" for row in rows)
 
 
 def read_metrics(file: Path) -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from posenc.data.batches import Batches
 from posenc.model import Transformer
 from posenc.objectives import Causal
+from posenc.training.heads import Heads
 from posenc.training.optim import AdamWCosine
 
 
@@ -23,6 +24,7 @@ class LanguageModelling(LightningModule):
         optim: how it is updated.
         batches: what it reads; batch k belongs to step k, also after a resume.
         windows: what it is validated on, (windows, tokens).
+        heads: what is measured in its attention, beside the loss.
         steps: updates.
         configuration: kept in every checkpoint, as plain data.
     """
@@ -34,12 +36,13 @@ class LanguageModelling(LightningModule):
         optim: AdamWCosine,
         batches: Batches,
         windows: Tensor,
+        heads: Heads,
         steps: int,
         configuration: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self.model, self.objective, self.optim = model, objective, optim
-        self.batches, self.windows, self.steps = batches, windows, steps
+        self.batches, self.windows, self.heads, self.steps = batches, windows, heads, steps
         self.configuration = dict(configuration)
         self.gradient_norm = torch.zeros(())
         self.validation_loss = torch.zeros(())

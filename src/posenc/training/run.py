@@ -62,6 +62,7 @@ def train(
     from posenc.data.prepare import prepare
     from posenc.training import loggers
     from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
+    from posenc.training.heads import Heads
     from posenc.training.module import LanguageModelling
 
     _hush()
@@ -90,7 +91,8 @@ def train(
     prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], window)
     batches = Batches(prepared.train, settings.seed, settings.batch_size, window)
     windows = validation_windows(prepared.valid, settings.eval_windows, window)
-    module = LanguageModelling(model, objective, optim, batches, windows, settings.steps, config)
+    heads = Heads(windows, settings.context, settings.attention_every)
+    module = LanguageModelling(model, objective, optim, batches, windows, heads, settings.steps, config)
     if hardware.compile:
         model.compile()
 
