@@ -5,21 +5,29 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from posenc.command import flags_first, one_sentence_errors
 from posenc.config import register_resolvers
+from posenc.sweep import failures_noted
 
 register_resolvers()
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def main(cfg: DictConfig) -> None:
-    """One run. The heavy imports happen here, so that --help and --cfg answer at once."""
-    with one_sentence_errors():
+def main(cfg: DictConfig) -> float | None:
+    """One run, alone or in a sweep. The heavy imports happen here, so that --help and --cfg answer at once.
+
+    Returns:
+        The last validation loss, for sweepers that search; None if the run failed.
+    """
+    hydra_config = HydraConfig.get()
+    with failures_noted() if hydra_config.mode is RunMode.MULTIRUN else one_sentence_errors():
         from posenc.training.run import run
 
-        run(cfg, choices=dict(HydraConfig.get().runtime.choices))
+        return run(cfg, choices=dict(hydra_config.runtime.choices))["val_loss"]
+    return None
 
 
 if __name__ == "__main__":

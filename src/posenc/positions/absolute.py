@@ -31,15 +31,25 @@ class Sinusoidal(PositionScheme):
         width: D, even.
         base: the longest wavelength is 2 pi base.
         scale: amplitude; "matched" is sqrt(2) * 0.02, whose root mean square is the embeddings' own.
+        tokens: what the token embeddings are multiplied by; "sqrt_width" is sqrt(D), as in section 3.4.
 
     Raises:
-        ValueError: for an odd width, or a base or scale that is not positive.
+        ValueError: for an odd width, or a base, scale or factor that is not positive.
     """
 
-    def __init__(self, width: int, base: float = 10_000.0, scale: Scale = "matched") -> None:
+    def __init__(
+        self,
+        width: int,
+        base: float = 10_000.0,
+        scale: Scale = "matched",
+        tokens: float | Literal["sqrt_width"] = 1.0,
+    ) -> None:
         super().__init__()
         if width < 2 or width % 2:
             raise ValueError(f"width={width} must be even: sines and cosines come in pairs")
+        if tokens != "sqrt_width" and not (isinstance(tokens, int | float) and tokens > 0):
+            raise ValueError(f"tokens={tokens} must be 'sqrt_width' or a positive number")
+        self.tokens = math.sqrt(width) if tokens == "sqrt_width" else float(tokens)
         self.scale = _size(scale, matched=math.sqrt(2) * EMBEDDING_STD)
         self.angles = AngleTable(frequencies(width, base))
 
@@ -49,7 +59,7 @@ class Sinusoidal(PositionScheme):
         return self.scale * torch.stack([sin, cos], dim=-1).flatten(-2)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x + self.encoding(positions).to(x.dtype)
+        return self.tokens * x + self.encoding(positions).to(x.dtype)
 
 
 class Learned(PositionScheme):

@@ -1,0 +1,6 @@
+"""Not yet."""
+
+
+def report(folder: str) -> None:
+    """Nothing yet."""
+    print(folder)

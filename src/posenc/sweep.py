@@ -1,0 +1,67 @@
+"""What a sweep does beside its jobs: it goes on after a failed one, and compares what there is at the end."""
+
+import json
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from posenc.errors import UserError
+
+FAILED = 1
+
+
+@contextmanager
+def failures_noted() -> Iterator[None]:
+    """Inside a job of a sweep: tell and write down what went wrong, so that the next job gets its turn.
+
+    It goes through a file, a line a failure, since jobs may run in processes or on machines of their own.
+    """
+    try:
+        yield
+    except Exception as error:
+        hydra = HydraConfig.get()
+        sentence = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, UserError):
+            traceback.print_exc()
+        job = {"job": hydra.job.override_dirname or "the only job", "error": sentence}
+        print(f"{job['job']} failed: {sentence}", file=sys.stderr, flush=True)
+        with _failures(Path(hydra.sweep.dir)).open("a") as stream:
+            stream.write(json.dumps(job) + "\n")
+
+
+class Comparison(Callback):
+    """Hydra's callback around a sweep: the comparison and the report at its end.
+
+    Leaves with exit code 1 if a job failed, 2 if there is nothing to compare.
+    """
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        _failures(Path(config.hydra.sweep.dir)).unlink(missing_ok=True)
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        from posenc.command import one_sentence_errors
+        from posenc.report import report
+
+        folder = Path(config.hydra.sweep.dir)
+        noted = _failures(folder)
+        failed = [json.loads(line) for line in noted.read_text().splitlines()] if noted.exists() else []
+        try:
+            with one_sentence_errors():
+                report(str(folder))
+        finally:
+            for job in failed:
+                print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
+        if failed:
+            print("The same command trains what is missing.", file=sys.stderr)
+            sys.exit(FAILED)
+
+
+def _failures(folder: Path) -> Path:
+    return folder / "failed_jobs.jsonl"
