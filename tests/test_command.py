@@ -132,7 +132,7 @@ def test_nothing_heavy_is_imported_to_answer_a_question(arguments):
 def test_ctrl_c_is_not_a_traceback(tmp_path):
     import signal
 
-    from posenc.training.directory import read_metrics
+    from posenc.directory import read_metrics
 
     arguments = [f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv", "steps=100000"]
     with subprocess.Popen(

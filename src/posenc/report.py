@@ -1,6 +1,81 @@
-"""Not yet."""
+"""Compare the runs of a sweep: `python -m posenc.report runs/kjv_tiny`."""
+
+import argparse
+from pathlib import Path
+
+from posenc.analysis.runs import Sweep
+from posenc.command import one_sentence_errors
+from posenc.errors import UserError
+
+WANDB = "wandb://"
 
 
-def report(folder: str) -> None:
-    """Nothing yet."""
-    print(folder)
+def main(arguments: list[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m posenc.report", description=__doc__)
+    parser.add_argument("source", help="runs/<experiment>, or wandb://entity/project/group for a sweep on W&B's server")
+    parser.add_argument("--baseline", default="sinusoidal", help="the scheme the others are held against")
+    parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
+    parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
+    given = parser.parse_args(arguments)
+    with one_sentence_errors():
+        report(given.source, given.baseline, given.out, given.results)
+
+
+def report(source: str, baseline: str = "sinusoidal", out: Path | None = None, results: Path | None = None) -> None:
+    """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
+
+    Args:
+        source: runs/<experiment>, or wandb://entity/project/group.
+        baseline: the scheme the others are held against.
+        out: where the report goes; by default beside the runs, or in report-<group> for W&B's.
+        results: where to write the curves too, with the command and the commit; nothing is written without it.
+
+    Raises:
+        UserError: if there is nothing to read, or the folder cannot be written.
+    """
+    from posenc.analysis import tables
+    from posenc.analysis.comparison import compare
+
+    sweep, folder = _read(source)
+    folder = out or folder
+    panels = compare(sweep, baseline)
+    tables.show(panels, sweep.notices)
+    try:
+        _write(sweep, panels, folder)
+        print(f"\nReport: {folder / 'report.html'}")
+        if results is not None:
+            from posenc.analysis.results import keep
+
+            keep(sweep, panels, results)
+            print(f"Results: {results}")
+    except OSError as error:
+        raise UserError(f"the report cannot be written to {error.filename}: {error.strerror}") from error
+
+
+def _read(source: str) -> tuple[Sweep, Path]:
+    if source.startswith(WANDB):
+        from posenc.analysis.wandb_runs import read_group
+
+        entity, _, rest = source.removeprefix(WANDB).partition("/")
+        project, _, group = rest.partition("/")
+        if not (entity and project and group) or "/" in group:
+            raise UserError(f"{source} must look like wandb://entity/project/group")
+        return read_group(entity, project, group), Path(f"report-{group}")
+    from posenc.analysis.runs import read_folder
+
+    return read_folder(Path(source)), Path(source)
+
+
+def _write(sweep: Sweep, panels: tuple, folder: Path) -> None:
+    from posenc.analysis import figures, page, tables
+    from posenc.directory import write_whole
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figures.save_all(panels, folder)
+    write_whole(folder / "table.csv", tables.csv_text(panels))
+    write_whole(folder / "report.html", page.html(sweep, panels))
+
+
+if __name__ == "__main__":
+    main()

@@ -39,7 +39,7 @@ def load(run: Path) -> tuple[Any, Any, dict[str, Any]]:
     """
     from omegaconf import OmegaConf
 
-    from posenc.training.directory import RunDirectory
+    from posenc.directory import RunDirectory
 
     if not (run / "config.yaml").exists():
         raise UserError(f"{run} is not a run directory: it has no config.yaml")

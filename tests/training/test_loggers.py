@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.training.directory import read_metrics
+from posenc.directory import read_metrics
 from tests.conftest import ROOT, clean_environment, only
 
 SMOKE = ("experiment=smoke", "trainer=cpu")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posenc.training.directory import COLUMNS, read_metrics
+from posenc.directory import COLUMNS, read_metrics
 from tests.conftest import ROOT, SCHEMES, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")

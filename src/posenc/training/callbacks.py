@@ -13,7 +13,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
-from posenc.training.directory import COLUMNS, MetricsFile, RunDirectory
+from posenc.directory import COLUMNS, MetricsFile, RunDirectory
 from posenc.training.heads import HEAD_COLUMNS
 
 Row = dict[str, Any]

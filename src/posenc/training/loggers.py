@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from posenc.training.directory import RunDirectory
+from posenc.directory import RunDirectory
 
 Loggers = list[Any]
 """Lightning's loggers; not named by their type, so that reading a configuration does not import Lightning."""

@@ -12,8 +12,8 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config import Settings, check, identity
+from posenc.directory import RunDirectory
 from posenc.errors import UserError
-from posenc.training.directory import RunDirectory
 
 
 def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:

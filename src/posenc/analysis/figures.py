@@ -1,0 +1,145 @@
+"""The comparison as still figures, for papers and README."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.analysis import words
+from posenc.analysis.comparison import Arm, Panel
+from posenc.analysis.curves import Band, Look, band, looks, speed_up_band
+from posenc.analysis.heads import measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
+_STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "font.size": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "posenc",
+}
+
+
+def curves(panels: Sequence[Panel]) -> "Figure":
+    """A row a panel: validation loss against steps, and speed-up over the baseline against loss."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    look = looks([arm.scheme for panel in panels for arm in panel.arms])
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(10, 4.2 * len(panels)), layout="constrained")
+        for row, panel in zip(figure.subplots(len(panels), 2, squeeze=False), panels, strict=True):
+            _losses(row[0], panel, look)
+            if panel.rivals:
+                _speed_ups(row[1], panel, look)
+            else:
+                row[1].set_axis_off()
+    return figure
+
+
+def heads(panels: Sequence[Panel]) -> "Figure":
+    """A row a panel: the loss, and under it the share of the best head's attention on the previous token."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    look = looks([arm.scheme for panel in panels for arm in panel.arms])
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(10, 4.0 * len(panels)), layout="constrained")
+        for row, panel in zip(figure.subplots(len(panels), 3, squeeze=False), panels, strict=True):
+            titles = {
+                "val_loss": "Validation loss, nats per token",
+                "previous_token": "On the token before, best head",
+                "induction": "On what followed before, best head",
+            }
+            for axes, (measure, title) in zip(row, titles.items(), strict=True):
+                for arm in panel.arms:
+                    _draw(axes, band(arm, measure), arm.scheme, look[arm.scheme])
+                axes.set_title(title, loc="left", fontsize=10)
+                axes.set_xlabel("step")
+                if measure != "val_loss":
+                    axes.set_ylim(0, 1)
+            row[0].legend(frameon=False, handlelength=3)
+            if panel.title:
+                row[0].set_ylabel(panel.title)
+    return figure
+
+
+def has_heads(panels: Sequence[Panel]) -> bool:
+    """Whether the attention heads of every run were looked at."""
+    return all(measured(panel.arms) for panel in panels)
+
+
+def save_all(panels: Sequence[Panel], folder: Path) -> None:
+    """Write curves.png, curves.svg and, where heads were looked at, heads.png."""
+    drawn = curves(panels)
+    save(drawn, folder / "curves.png")
+    save(drawn, folder / "curves.svg")
+    if has_heads(panels):
+        save(heads(panels), folder / "heads.png")
+
+
+def save(figure: "Figure", file: Path) -> None:
+    """Write a figure as .png or .svg, whole or not at all, the same bytes for the same data."""
+    partial = file.with_name(f".{file.name}")
+    metadata = {"Date": None} if file.suffix == ".svg" else {}
+    figure.savefig(partial, format=file.suffix[1:], dpi=160, metadata=metadata)
+    partial.replace(file)
+
+
+def _losses(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
+    if panel.rivals:
+        for mark in panel.rivals[0].marks:
+            axes.axhline(mark.level, color="#9a9a9a", linewidth=0.8, zorder=1)
+    for arm in panel.arms:
+        for run in arm.runs:
+            axes.plot(
+                run.curve["step"], run.curve["val_loss"], color=look[arm.scheme].colour, linewidth=0.5, alpha=0.35
+            )
+        _draw(axes, band(arm, "val_loss"), arm.scheme, look[arm.scheme])
+    axes.set_ylim(*window(panel.arms))
+    axes.set_xlabel("step")
+    axes.set_ylabel("validation loss, nats per token")
+    seeds = sorted({len(arm.runs) for arm in panel.arms})
+    over = words.seeds(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    axes.set_title(f"{panel.title + ': ' if panel.title else ''}mean over {over}, 95 % band", loc="left", fontsize=10)
+    axes.legend(frameon=False, handlelength=3)
+    if panel.rivals:
+        axes.annotate(
+            f"grey lines: {panel.baseline}'s loss after 25, 50, 75, 100 %",
+            (0.02, 0.02), xycoords="axes fraction", color="#666666", fontsize=8,
+        )  # fmt: skip
+
+
+def _speed_ups(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
+    axes.axhline(1, color=look[panel.baseline].colour, linestyle=_DASHES[look[panel.baseline].dash], linewidth=1.4)
+    for arm in panel.rivals:
+        _draw(axes, speed_up_band(arm, panel), arm.scheme, look[arm.scheme])
+    axes.invert_xaxis()
+    axes.set_yscale("log")
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("loss to be reached, falling to the right")
+    axes.set_ylabel(f"times fewer steps than {panel.baseline}")
+    axes.set_title(f"Speed-up over {panel.baseline}, 95 % band", loc="left", fontsize=10)
+
+
+def _draw(axes: Any, curve: Band, scheme: str, look: Look) -> None:
+    axes.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0)
+    axes.plot(curve.x, curve.middle, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.8, label=scheme)
+
+
+def window(arms: Sequence[Arm]) -> tuple[float, float]:
+    """Losses worth showing: the fall from the first measurements would flatten everything after it."""
+    last = [float(run.curve["val_loss"][-1]) for arm in arms for run in arm.runs]
+    tenth = [float(run.curve["val_loss"][len(run.curve["val_loss"]) // 10]) for arm in arms for run in arm.runs]
+    low, high = min(last), max([*tenth, *last])
+    return low - 0.05 * (high - low), high + 0.05 * (high - low) + 1e-6

@@ -1,0 +1,170 @@
+"""The comparison as one self-contained web page."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posenc.analysis import heads, words
+from posenc.analysis.comparison import Arm, Panel
+from posenc.analysis.curves import Band, band, looks, speed_up_band
+from posenc.analysis.figures import window
+from posenc.analysis.published import PUBLISHED
+from posenc.analysis.runs import AXES, Run, Sweep
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
+    """The whole page: no other file, no request when it is opened."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    look = looks([arm.scheme for panel in panels for arm in panel.arms])
+    why = [heads.story(panel) for panel in panels]
+    return environment.get_template("report.html.j2").render(
+        sweep=sweep,
+        panels=panels,
+        kind=_kind(panels),
+        notices=[*sweep.notices, *dict.fromkeys(notice for panel in panels for notice in panel.notices)],
+        look=look,
+        words=words,
+        alternatives=[_alternative(panel) for panel in panels],
+        why=why if any(why) else None,
+        formed_share=heads.FORMED,
+        buckets=heads.buckets(panels),
+        search_keys=list(dict.fromkeys(key for trial in sweep.search for key in trial if key not in _NOT_SEARCHED)),
+        facts=facts(sweep),
+        shared=_shared(sweep.runs),
+        ours=[row for panel in panels for row in _ours(panel)],
+        published=PUBLISHED,
+        style=Markup((_TEMPLATES / "style.css").read_text()),
+        script=Markup((_TEMPLATES / "curves.js").read_text()),
+        plotly=Markup(get_plotlyjs()),
+        data=Markup(_for_script([_panel(panel, look) for panel in panels])),
+    )
+
+
+_NOT_SEARCHED = ("pos", "seed", "val_loss", "best")
+
+
+def _kind(panels: Sequence[Panel]) -> str:
+    if any(panel.differences for panel in panels):
+        keys = sorted({key for panel in panels for key in panel.differences})
+        return f"tuned comparison: each scheme at its own best {' and '.join(keys)}"
+    return "matched comparison: every scheme with the same hyperparameters"
+
+
+def _for_script(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _panel(panel: Panel, look: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "window": window(panel.arms),
+        "thresholds": [{"level": mark.level, "share": words.share(mark.fraction)} for mark in panel.rivals[0].marks]
+        if panel.rivals
+        else [],
+        "schemes": [
+            {
+                "name": arm.scheme,
+                "colour": look[arm.scheme].colour,
+                "dash": look[arm.scheme].dash,
+                "mean": _means(arm),
+                "runs": [_curve(run) for run in arm.runs],
+                "speedup": _band(speed_up_band(arm, panel)) if arm in panel.rivals else None,
+            }
+            for arm in panel.arms
+        ],
+    }
+
+
+def _means(arm: Arm) -> dict[str, Any]:
+    """Each measure's mean with the axes it can be drawn over; None where it was not measured with every seed."""
+    means: dict[str, Any] = {}
+    for measure in ("val_loss", "previous_token", "induction"):
+        over = {axis: band(arm, measure, axis) for axis in AXES}
+        means[measure] = (
+            {**{axis: _rounded(one.x) for axis, one in over.items()}, **_band(over["step"])}
+            if len(over["step"].x)
+            else None
+        )
+    return means
+
+
+def _band(curve: Band) -> dict[str, Any]:
+    return {name: _rounded(values) for name, values in vars(curve).items()}
+
+
+def _curve(run: Run) -> dict[str, Any]:
+    values = {name: [x if np.isfinite(x) else None for x in _rounded(column)] for name, column in run.curve.items()}
+    return {"seed": run.seed, **values}
+
+
+def _rounded(values: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in values]
+
+
+def _alternative(panel: Panel) -> dict[str, str]:
+    """What each figure shows, for who cannot see it."""
+    ups = "; ".join(
+        f"{arm.scheme} {', '.join(words.times(mark.in_steps) for mark in arm.marks)}" for arm in panel.rivals
+    )
+    ends = [(arm.scheme, band(arm, "induction").middle) for arm in panel.arms]
+    scores = ", ".join(f"{scheme} {values[-1]:.3f}" for scheme, values in ends if len(values))
+    return {
+        "loss": words.alone(panel),
+        "speedup": f"Speed-up over {panel.baseline} at its loss after 25, 50, 75 and 100 % of the budget: {ups}.",
+        "induction": f"Induction score of the best head at the end: {scores}.",
+    }
+
+
+def facts(sweep: Sweep) -> dict[str, str]:
+    """What was run, on what and how: name and value, those that are known."""
+    summaries = [run.summary for run in sweep.runs if run.finished]
+
+    def each(key: str) -> str:
+        return ", ".join(sorted({str(summary[key]) for summary in summaries if summary.get(key) is not None}))
+
+    versions = sorted({", ".join(f"{k} {v}" for k, v in summary.get("versions", {}).items()) for summary in summaries})
+    schemes = ", ".join(dict.fromkeys(run.scheme for run in sweep.runs))
+    known = {
+        "Command": sweep.command,
+        "Schemes": schemes,
+        "Seeds": ", ".join(map(str, sorted({run.seed for run in sweep.runs}))),
+        "Runs": f"{len(sweep.runs)}, {len(summaries)} of them finished",
+        "Tokens a run": ", ".join(f"{int(run):,}" for run in sorted({run.curve["tokens"][-1] for run in sweep.runs})),
+        "Seconds of training": f"{sum(run.curve['seconds'][-1] for run in sweep.runs):,.0f} in all",
+        "Hardware": each("hardware"),
+        "Precision": each("precision"),
+        "Versions": "; ".join(versions),
+        "Commit": each("commit"),
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def _shared(runs: Sequence[Run]) -> dict[str, Any]:
+    first = runs[0].setting
+    return {key: value for key, value in first.items() if all(run.setting.get(key) == value for run in runs)}
+
+
+def _ours(panel: Panel) -> list[dict[str, str]]:
+    tokenizers = {str(run.setting.get("tokenizer", "")) for arm in panel.arms for run in arm.runs}
+    sizes = {words.parameters(arm.parameters) for arm in panel.arms}
+    setting = f"{', '.join(sorted(sizes))} parameters, {'/'.join(sorted(tokenizers))}, {panel.budget:,} steps"
+    return [
+        {
+            "scheme": arm.scheme,
+            "setting": f"{panel.title}, {setting}" if panel.title else setting,
+            "against": panel.baseline,
+            "level": f"its loss at {', '.join(words.share(mark.fraction) for mark in arm.marks)} of the budget",
+            "result": ", ".join(words.times(mark.in_steps) for mark in arm.marks),
+        }
+        for arm in panel.rivals
+    ]

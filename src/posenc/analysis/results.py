@@ -1,0 +1,56 @@
+"""A comparison to be kept: small files that say what was measured, on what, and with which command."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from posenc.analysis import figures, tables, words
+from posenc.analysis.comparison import Panel
+from posenc.analysis.page import facts
+from posenc.analysis.runs import AXES, MEASURES, Sweep
+from posenc.directory import write_whole
+
+
+def keep(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> None:
+    """Write README.md, curves.csv, table.csv and the figures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures.save_all(panels, folder)
+    write_whole(folder / "table.csv", tables.csv_text(panels))
+    write_whole(folder / "curves.csv", _curves(panels))
+    if sweep.search:
+        write_whole(folder / "search.csv", tables.search_csv(sweep.search))
+    write_whole(folder / "README.md", _readme(sweep, panels))
+
+
+def _curves(panels: Sequence[Panel]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["setting", "scheme", "seed", *AXES, *MEASURES])
+    for panel in panels:
+        for arm in panel.arms:
+            for run in arm.runs:
+                for row in zip(*(run.curve[name] for name in (*AXES, *MEASURES)), strict=True):
+                    writer.writerow([panel.title, arm.scheme, run.seed, *(f"{value:.6g}" for value in row)])
+    return stream.getvalue()
+
+
+def _readme(sweep: Sweep, panels: Sequence[Panel]) -> str:
+    lines = [f"# {sweep.name}", ""]
+    for panel in panels:
+        lines += [words.against(panel), ""]
+    lines += ["![Validation loss and speed-up](curves.png)", ""]
+    if (panels[0].arms) and figures.has_heads(panels):
+        lines += ["![Attention heads](heads.png)", ""]
+    lines += ["| | |", "|---|---|"]
+    for name, value in facts(sweep).items():
+        shown = f"`{value}`" if name == "Command" else value
+        lines.append(f"| {name} | {shown} |")
+    for notice in [*sweep.notices, *dict.fromkeys(notice for panel in panels for notice in panel.notices)]:
+        lines += ["", f"Note: {notice}."]
+    lines += [
+        "",
+        "`curves.csv` holds every validation of every run, `table.csv` what the comparison came to. Made by",
+        f"`python -m posenc.report runs/{sweep.name} --results ...`; seconds are seconds of training.",
+    ]
+    return "\n".join(lines) + "\n"

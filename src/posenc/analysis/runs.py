@@ -1,0 +1,186 @@
+"""Runs, read back from a sweep's folder."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from omegaconf import OmegaConf
+
+from posenc.config import NOT_THE_CURVE
+from posenc.directory import read_metrics
+from posenc.errors import UserError
+
+AXES = ("step", "tokens", "seconds")
+"""What a curve can be drawn against."""
+
+MEASURES = ("val_loss", "previous_token", "induction")
+"""What a validation measures; the last two are the best attention head's."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished or unfinished run.
+
+    Attributes:
+        source: where it was read.
+        scheme, seed: its place in the comparison.
+        budget: steps it was to be trained for.
+        setting: what else made it what it is, by dotted key; equal settings differ in scheme and seed only.
+        curve: AXES and MEASURES, each (validations,); NaN where something was not measured.
+        summary: what it wrote at its end; empty while it goes on.
+        heads: every attention head after every validation, as read from attention.csv.
+    """
+
+    source: str
+    scheme: str
+    seed: int
+    budget: int
+    setting: Mapping[str, Any]
+    curve: Mapping[str, NDArray[np.float64]]
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    heads: tuple[Mapping[str, float], ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.summary)
+
+    @property
+    def last_step(self) -> int:
+        return int(self.curve["step"][-1])
+
+    @property
+    def name(self) -> str:
+        return f"{self.scheme}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a folder holds.
+
+    Attributes:
+        name: of the experiment.
+        runs: those that can be compared.
+        notices: a sentence for each that cannot, and why.
+        search: what `experiment=tuned` tried before, if it did: a mapping a trial.
+        command: how the sweep was started, as far as it is known.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+    notices: tuple[str, ...] = ()
+    search: tuple[Mapping[str, Any], ...] = ()
+    command: str = ""
+
+
+def read_folder(folder: Path) -> Sweep:
+    """Every run below runs/<experiment>.
+
+    Raises:
+        UserError: if there is none with a validation.
+    """
+    configurations = sorted(folder.glob("*/seed*/config.yaml"))
+    if not configurations:
+        known = sorted({str(file.parents[2]) for file in folder.glob("**/seed*/config.yaml")})
+        there = f"; there are {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
+        raise UserError(f"no runs in {folder}{there}")
+    runs, notices = gather(_attempts(configurations))
+    if not runs:
+        raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
+    search = folder / "search.json"
+    tried = tuple(json.loads(search.read_text())) if search.exists() else ()
+    return Sweep(folder.resolve().name, runs, notices, tried, _command(folder))
+
+
+def gather(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """Keep what is sound, a run a scheme, seed and setting, and say in a sentence what was left out."""
+    runs: dict[tuple[Any, ...], Run] = {}
+    notices = []
+    for attempt in attempts:
+        if isinstance(attempt, str):
+            notices.append(attempt)
+            continue
+        loss = attempt.curve["val_loss"]
+        if not np.isfinite(loss).all():
+            step = int(attempt.curve["step"][~np.isfinite(loss)][0])
+            notices.append(f"{attempt.name}: the validation loss is not a number from step {step} on; left out")
+            continue
+        key = (attempt.scheme, attempt.seed, json.dumps(attempt.setting, sort_keys=True, default=str))
+        if key in runs:
+            notices.append(f"{attempt.name} was trained more than once; {attempt.source} is shown")
+        runs[key] = attempt
+    return tuple(runs.values()), tuple(notices)
+
+
+def _attempts(configurations: list[Path]) -> Iterator[Run | str]:
+    for file in configurations:
+        try:
+            yield _read_run(file.parent)
+        except (OSError, KeyError, ValueError) as error:
+            yield f"{file.parent} cannot be read ({type(error).__name__}: {error}); left out"
+
+
+def _read_run(directory: Path) -> Run | str:
+    config: Any = OmegaConf.to_container(OmegaConf.load(directory / "config.yaml"))
+    rows = read_metrics(directory / "metrics.csv")
+    measured = [row for row in rows if row["val_loss"]]
+    if not measured:
+        return f"{directory} has no validation yet; left out"
+    finished = directory / "summary.json"
+    summary = json.loads(finished.read_text()) if finished.exists() else {}
+    return run_of(str(directory), config, measured, summary, _read_heads(directory / "attention.csv"))
+
+
+def run_of(
+    source: str,
+    config: Mapping[str, Any],
+    rows: list[dict[str, Any]],
+    summary: Mapping[str, Any],
+    heads: tuple[Mapping[str, float], ...] = (),
+) -> Run:
+    """A run from its configuration, the rows of its validations and its summary."""
+    curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
+    setting = dict(_flat(config))
+    if "precision" in summary:
+        setting["precision"] = summary["precision"]
+    return Run(source, config["choices"]["pos"], config["seed"], config["steps"], setting, curve, summary, heads)
+
+
+def _number(value: Any) -> float:
+    return float(value) if value not in (None, "") else np.nan
+
+
+def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What two runs of a comparison must share, by dotted key; a group's choice stands under the group's name."""
+    aside = {*NOT_THE_CURVE, "seed", "choices", "attention_every", "log_every"} - {"data"}
+    chosen = {
+        group: choice for group, choice in config["choices"].items() if group not in {*aside, "experiment", "pos"}
+    }
+    yield from chosen.items()
+    for key, value in config.items():
+        if key in aside:
+            continue
+        if not isinstance(value, Mapping):
+            yield key, value
+            continue
+        for inner, leaf in value.items():
+            if inner != "_target_":
+                yield f"{key}.{inner}", leaf
+
+
+def _read_heads(file: Path) -> tuple[Mapping[str, float], ...]:
+    return tuple({name: float(value) for name, value in row.items()} for row in read_metrics(file))
+
+
+def _command(folder: Path) -> str:
+    """The command line of the last sweep in this folder."""
+    file = folder / "multirun.yaml"
+    if not file.exists():
+        return ""
+    sweep: Any = OmegaConf.load(file)
+    overrides = [*sweep.hydra.overrides.hydra, *sweep.hydra.overrides.task]
+    shown = [override for override in overrides if not override.startswith(("hydra.mode=", "runs=", "cache="))]
+    return " ".join(["python train.py -m", *shown])

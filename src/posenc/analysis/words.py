@@ -1,0 +1,85 @@
+"""Numbers and verdicts as a person reads them."""
+
+import math
+
+from posenc.analysis.comparison import Arm, Panel
+from posenc.analysis.convergence import Estimate
+
+
+def interval(estimate: Estimate, digits: int = 3) -> str:
+    """2.338 (2.320 to 2.357), or 2.338 alone where there is no interval."""
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.{digits}f}"
+    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
+
+
+def steps(estimate: Estimate) -> str:
+    """53, or how many seeds never got there."""
+    return _missed(estimate) if estimate.missed else f"{estimate.value:,.0f}"
+
+
+def times(estimate: Estimate) -> str:
+    """5.61x (5.20 to 6.05), or how many seeds never got there."""
+    if estimate.missed:
+        return _missed(estimate)
+    if estimate.low is None or estimate.high is None:
+        return f"{_short(estimate.value)}x"
+    return f"{_short(estimate.value)}x ({_short(estimate.low)} to {_short(estimate.high)})"
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
+
+
+def _missed(estimate: Estimate) -> str:
+    every = "" if estimate.missed == estimate.seeds else f" with {estimate.missed} of {estimate.seeds} seeds"
+    return f"not reached{every}"
+
+
+def seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def share(fraction: float) -> str:
+    return f"{fraction:.0%}".replace("%", " %")
+
+
+def against(panel: Panel) -> str:
+    """The verdict of a panel in one sentence: every scheme against the baseline's last loss."""
+    if not panel.rivals:
+        return alone(panel)
+    where = f"At {panel.title}, against" if panel.title else "Against"
+    begun = f", after the first {panel.budget} steps" if panel.provisional else ""
+    tuned = ", each scheme at its own best" if panel.differences else ""
+    parts = "; ".join(map(_rival, panel.rivals))
+    level = panel.rivals[0].marks[-1].level
+    return f"{where} {panel.baseline}'s last loss of {level:.3f}{tuned}{begun}: {parts}."
+
+
+def _rival(arm: Arm) -> str:
+    assert arm.headline is not None
+    steps, seconds = arm.headline.in_steps, arm.headline.in_seconds
+    of = seeds(steps.seeds)
+    if steps.low is None or steps.high is None:
+        return f"{arm.scheme} is {arm.verdict} from {of}, {times(steps)} in steps"
+    if arm.verdict == "faster":
+        interval = f"95 % interval {steps.low:.2f} to {steps.high:.2f}, {of}"
+        time = f"{seconds.value:.2f} times less time"
+        return f"{arm.scheme} is faster, with {steps.value:.2f} times fewer steps ({interval}) and {time}"
+    return f"{arm.scheme} is {arm.verdict}, {times(steps)}, {of}"
+
+
+def alone(panel: Panel) -> str:
+    """What there is to say without a comparison."""
+    parts = [f"{arm.scheme} {interval(arm.loss)} ({seeds(len(arm.runs))})" for arm in panel.arms]
+    where = f" at {panel.title}" if panel.title else ""
+    return f"Validation loss after {panel.budget} steps{where}: {', '.join(parts)}."
+
+
+def parameters(count: int | None) -> str:
+    return "-" if count is None else f"{count / 1e6:.2f}M"
+
+
+def finite(value: float | None, digits: int = 4) -> str:
+    """For a table that a program reads: empty where there is no number."""
+    return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
