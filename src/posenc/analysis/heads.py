@@ -73,5 +73,3 @@ def _sentence(formations: Mapping[str, Estimate]) -> str:
     return f"The first previous-token head forms: {', '.join(parts)}."
 
 
-def buckets(panels: Sequence[Panel]) -> list[str]:
-    return []

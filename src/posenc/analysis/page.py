@@ -38,7 +38,7 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
         alternatives=[_alternative(panel) for panel in panels],
         why=why if any(why) else None,
         formed_share=heads.FORMED,
-        buckets=heads.buckets(panels),
+        buckets=[],
         search_keys=list(dict.fromkeys(key for trial in sweep.search for key in trial if key not in _NOT_SEARCHED)),
         facts=facts(sweep),
         shared=_shared(sweep.runs),

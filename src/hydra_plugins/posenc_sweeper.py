@@ -1,0 +1,117 @@
+"""A Hydra sweeper that compares best with best. Hydra finds sweepers in packages of this name only."""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.directory import write_whole
+from posenc.errors import UserError
+
+
+class BestAgainstBest(Sweeper):
+    """First a grid search for each scheme with a seed of its own, then the best of each scheme with fresh seeds.
+
+    A key of the grid that a scheme does not have, such as pos.scale for RoPE, is left out for it. The trials lie in
+    `search/` inside the sweep's folder, what they came to in `search.json` beside it.
+
+    Args:
+        grid: the values to try, by dotted key; more for a scheme with more keys.
+        search_seed: of the trials; none of the seeds compared afterwards.
+        params: the schemes and seeds to compare, `pos` and `seed`, as on a command line, which goes before them.
+    """
+
+    def __init__(self, grid: Mapping[str, Sequence[Any]], search_seed: int, params: Mapping[str, str]) -> None:
+        self.grid, self.search_seed, self.params = grid, search_seed, params
+        self.launcher: Launcher | None = None
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.context, self.config = hydra_context, config
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> None:
+        """Search, then train the best.
+
+        Raises:
+            UserError: if something else than pos and seed is swept, or the search's seed is among those compared.
+        """
+        assert self.launcher is not None
+        parser = OverridesParser.create(config_loader=self.context.config_loader)
+        given = {o.key_or_group: o for o in parser.parse_overrides([*_as_arguments(self.params), *arguments])}
+        schemes, seeds = _values(given.pop("pos")), _values(given.pop("seed"))
+        fixed = [_fixed(override) for override in given.values()]
+        if str(self.search_seed) in seeds:
+            raise UserError(f"seed={self.search_seed} is the search's: compare with others, or set another search_seed")
+        folder = Path(self.config.hydra.sweep.dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / "multirun.yaml")
+
+        trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
+        aside = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]
+        jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *aside] for trial in trials]
+        print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
+        losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
+        best = _best(trials, losses)
+        search = [
+            {**trial, "seed": self.search_seed, "val_loss": loss, "best": trial in best.values()}
+            for trial, loss in zip(trials, losses, strict=True)
+        ]
+        write_whole(folder / "search.json", json.dumps(search, indent=1) + "\n")
+        for line in _in_words(best, self.grid):
+            print(line, flush=True)
+        final = [[*fixed, *_as_arguments(trial), f"seed={seed}"] for seed in seeds for trial in best.values()]
+        self.launcher.launch(final, initial_job_idx=len(jobs))
+
+    def _trials(self, scheme: str, fixed: Sequence[str]) -> list[dict[str, Any]]:
+        """Every point of the grid that this scheme has the keys for."""
+        config = self.context.config_loader.load_sweep_config(self.config, [*fixed, f"pos={scheme}"])
+        keys = [key for key in self.grid if OmegaConf.select(config, key) is not None]
+        points = itertools.product(*(self.grid[key] for key in keys))
+        return [{"pos": scheme, **dict(zip(keys, point, strict=True))} for point in points]
+
+
+def _as_arguments(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={value}" for key, value in values.items()]
+
+
+def _values(override: Override) -> list[str]:
+    return list(override.sweep_string_iterator()) if override.is_sweep_override() else [str(override.value())]
+
+
+def _fixed(override: Override) -> str:
+    if override.is_sweep_override():
+        raise UserError(f"{override.key_or_group} cannot be swept here: experiment=tuned compares pos over seed")
+    assert override.input_line is not None
+    return override.input_line
+
+
+def _best(trials: Sequence[dict[str, Any]], losses: Sequence[float | None]) -> dict[str, dict[str, Any]]:
+    """Each scheme's trial with the lowest loss; a scheme whose every trial failed is left out."""
+    best: dict[str, tuple[float, dict[str, Any]]] = {}
+    for trial, loss in zip(trials, losses, strict=True):
+        # A loss that is not a number compares false, and so never is the best.
+        if loss is not None and loss < best.get(trial["pos"], (float("inf"), trial))[0]:
+            best[trial["pos"]] = (loss, trial)
+    return {scheme: trial for scheme, (_, trial) in best.items()}
+
+
+def _in_words(best: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Sequence[Any]]) -> list[str]:
+    """What was found, and where it lies at the edge of the grid, so that a better value may lie outside."""
+    lines = []
+    for scheme, trial in best.items():
+        point = {key: value for key, value in trial.items() if key != "pos"}
+        edge = [key for key, value in point.items() if len(grid[key]) > 2 and value in (grid[key][0], grid[key][-1])]
+        warning = f" (the edge of the grid in {', '.join(edge)}: a wider one may find better)" if edge else ""
+        lines.append(f"Best {scheme}: {', '.join(_as_arguments(point))}{warning}")
+    return lines
