@@ -71,5 +71,3 @@ def _sentence(formations: Mapping[str, Estimate]) -> str:
         for scheme, estimate in formations.items()
     ]
     return f"The first previous-token head forms: {', '.join(parts)}."
-
-

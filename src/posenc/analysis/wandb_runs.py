@@ -6,7 +6,17 @@ from typing import Any
 from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, gather, run_of
 from posenc.errors import UserError
 
-_SUMMARY = ("parameters", "bits_per_byte", "tokens_per_s", "val_loss", "precision", "hardware", "versions", "commit")
+_SUMMARY = (
+    "parameters",
+    "bits_per_byte",
+    "bigram_loss",
+    "tokens_per_s",
+    "val_loss",
+    "precision",
+    "hardware",
+    "versions",
+    "commit",
+)
 
 
 def read_group(entity: str, project: str, group: str, api: Any = None) -> Sweep:

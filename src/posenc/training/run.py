@@ -59,6 +59,7 @@ def train(
     from lightning.pytorch.plugins.environments import LightningEnvironment
 
     from posenc.data.batches import Batches, validation_windows
+    from posenc.data.bigram import bigram_loss
     from posenc.data.prepare import prepare
     from posenc.training import loggers
     from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
@@ -106,6 +107,7 @@ def train(
             summary = _fit(trainer, module, curve, settings, directory)
             targets = objective.inputs_and_targets(windows)[1]
             bytes_per_token = tokenizer.byte_lengths()[targets.numpy()].mean().item()
+            summary["bigram_loss"] = bigram_loss(prepared.train.ids, windows.numpy(), tokenizer.vocab_size)
             summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
             _finish(trainer, model, tokenizer, settings, directory, summary)
         except BaseException as error:
