@@ -35,7 +35,8 @@ class BestAgainstBest(Sweeper):
         self.launcher: Launcher | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.context, self.config = hydra_context, config
+        self.context: HydraContext = hydra_context
+        self.configuration: DictConfig = config
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -53,9 +54,9 @@ class BestAgainstBest(Sweeper):
         fixed = [_fixed(override) for override in given.values()]
         if str(self.search_seed) in seeds:
             raise UserError(f"seed={self.search_seed} is the search's: compare with others, or set another search_seed")
-        folder = Path(self.config.hydra.sweep.dir)
+        folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / "multirun.yaml")
+        OmegaConf.save(self.configuration, folder / "multirun.yaml")
 
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
         aside = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]
@@ -75,7 +76,7 @@ class BestAgainstBest(Sweeper):
 
     def _trials(self, scheme: str, fixed: Sequence[str]) -> list[dict[str, Any]]:
         """Every point of the grid that this scheme has the keys for."""
-        config = self.context.config_loader.load_sweep_config(self.config, [*fixed, f"pos={scheme}"])
+        config = self.context.config_loader.load_sweep_config(self.configuration, [*fixed, f"pos={scheme}"])
         keys = [key for key in self.grid if OmegaConf.select(config, key) is not None]
         points = itertools.product(*(self.grid[key] for key in keys))
         return [{"pos": scheme, **dict(zip(keys, point, strict=True))} for point in points]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from posenc.analysis import words
 from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.curves import Band, Look, band, looks, speed_up_band
-from posenc.analysis.heads import measured
+from posenc.analysis.heads import bigram_loss, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,11 +60,20 @@ def heads(panels: Sequence[Panel]) -> "Figure":
             for axes, (measure, title) in zip(row, titles.items(), strict=True):
                 for arm in panel.arms:
                     _draw(axes, band(arm, measure), arm.scheme, look[arm.scheme])
+                if measure == "val_loss":
+                    axes.set_ylim(*window(panel.arms))
                 axes.set_title(title, loc="left", fontsize=10)
                 axes.set_xlabel("step")
                 if measure != "val_loss":
                     axes.set_ylim(0, 1)
             row[0].legend(frameon=False, handlelength=3)
+            bigram = bigram_loss(panel)
+            if bigram is not None:
+                row[0].axhline(bigram, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
+                row[0].annotate(
+                    "bigram table", (1, bigram), xycoords=("axes fraction", "data"),
+                    ha="right", va="bottom", fontsize=8, color="#444444",
+                )  # fmt: skip
             if panel.title:
                 row[0].set_ylabel(panel.title)
     return figure

@@ -1,22 +1,61 @@
-"""When attention heads that look at the previous token form, beside the loss."""
+"""Why a scheme is faster: when its first previous-token head forms, beside the moment the loss falls.
 
+Without order a model knows the present token and at best a bag of the others, and its loss comes down to about that of
+the text's bigram table. It falls further once a head looks at the token before.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from posenc.analysis import words
 from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.convergence import Estimate, mean, reached
 from posenc.analysis.runs import Run
 
-FORMED = 0.25
-"""The share of a head's attention on the previous token from which it counts as a previous-token head."""
+FORMED = 0.1
+"""Share of a head's attention on the previous token from which it counts as formed; even attention gives under 0.01."""
+
+DROPPED = 0.1
+"""Nats under the bigram table's loss at which the loss counts as having left it behind."""
 
 
-def formed(run: Run) -> float:
-    """The first step at which the best head gives FORMED of its attention to the token before; infinite if never."""
-    return reached(run.curve["step"], -run.curve["previous_token"], -FORMED)
+@dataclass(frozen=True)
+class Row:
+    """One scheme.
+
+    Attributes:
+        scheme: its name.
+        formed: steps to its first previous-token head.
+        dropped: steps to a loss of DROPPED under the bigram table's; None where that is not known.
+        share, induction: of the best head, at the end.
+    """
+
+    scheme: str
+    formed: Estimate
+    dropped: Estimate | None
+    share: Estimate
+    induction: Estimate
+
+
+@dataclass(frozen=True)
+class Story:
+    """What the attention heads of a panel say about its losses.
+
+    Attributes:
+        sentence: in words.
+        rows: a scheme each, the first to form a head first.
+        bigram: the loss of the text's bigram table; None where no run is finished.
+        heads: every head of one run a scheme at its end: scheme, seed, layer, head and its shares by distance.
+    """
+
+    sentence: str
+    rows: tuple[Row, ...]
+    bigram: float | None
+    heads: tuple[Mapping[str, object], ...]
 
 
 def measured(arms: Sequence[Arm]) -> bool:
@@ -24,50 +63,76 @@ def measured(arms: Sequence[Arm]) -> bool:
     return all(np.isfinite(run.curve["previous_token"]).any() for arm in arms for run in arm.runs)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A scheme's heads in words: when the first formed, how it ended, whether it copies."""
-
-    scheme: str
-    formed: str
-    share: str
-    induction: str
+def bigram_loss(panel: Panel) -> float | None:
+    """The loss of the text's bigram table, as the runs have it."""
+    known = (run.summary.get("bigram_loss") for arm in panel.arms for run in arm.runs)
+    return next((value for value in known if value is not None), None)
 
 
-@dataclass(frozen=True)
-class Story:
-    """What the attention heads of a panel say about its losses."""
+def formed(run: Run) -> float:
+    """The first step at which the best head gives FORMED of its attention to the token before; infinite if never."""
+    return reached(run.curve["step"], -run.curve["previous_token"], -FORMED)
 
-    sentence: str
-    rows: tuple[Row, ...]
-    heads: tuple[Mapping[str, object], ...]
+
+def dropped(run: Run, bigram: float) -> float:
+    """The first step at which the loss is DROPPED under the bigram table's; infinite if never."""
+    return reached(run.curve["step"], run.curve["val_loss"], bigram - DROPPED)
 
 
 def story(panel: Panel) -> Story | None:
     """The panel's heads beside its losses, or None if they were not looked at."""
     if not measured(panel.arms):
         return None
-    formations = {arm.scheme: mean([formed(run) for run in arm.runs]) for arm in panel.arms}
-    rows = tuple(
+    bigram = bigram_loss(panel)
+    rows = [
         Row(
             arm.scheme,
-            words.steps(formations[arm.scheme]),
-            words.interval(last(arm, "previous_token"), 2),
-            words.interval(last(arm, "induction"), 3),
+            mean([formed(run) for run in arm.runs]),
+            None if bigram is None else mean([dropped(run, bigram) for run in arm.runs]),
+            mean([float(run.curve["previous_token"][-1]) for run in arm.runs]),
+            mean([float(run.curve["induction"][-1]) for run in arm.runs]),
         )
         for arm in panel.arms
-    )
-    return Story(_sentence(formations), rows, ())
-
-
-def last(arm: Arm, measure: str) -> Estimate:
-    """What the last validation measured."""
-    return mean([float(run.curve[measure][-1]) for run in arm.runs])
-
-
-def _sentence(formations: Mapping[str, Estimate]) -> str:
-    parts = [
-        f"{scheme}'s at step {words.steps(estimate)}" if not estimate.missed else f"{scheme}'s not at all"
-        for scheme, estimate in formations.items()
     ]
-    return f"The first previous-token head forms: {', '.join(parts)}."
+    rows.sort(key=lambda row: row.formed.value)
+    return Story(_sentence(rows, panel, bigram), tuple(rows), bigram, tuple(_heads(panel)))
+
+
+def _sentence(rows: Sequence[Row], panel: Panel, bigram: float | None) -> str:
+    heads = ", ".join(f"{row.scheme} {_at(row.formed)}" for row in rows)
+    sentence = f"The first head that looks at the token before forms, in steps: {heads}."
+    if bigram is None:
+        return sentence
+    falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in rows if row.dropped)
+    sentence += (
+        f" The loss falls {DROPPED} under the {bigram:.2f} nats that can be had from the present token alone: {falls}."
+    )
+    runs = [run for arm in panel.arms for run in arm.runs]
+    pairs = [(formed(run), dropped(run, bigram)) for run in runs]
+    both = [pair for pair in pairs if all(map(math.isfinite, pair))]
+    neither = sum(all(map(math.isinf, pair)) for pair in pairs)
+    if len(both) >= 5:
+        rank = stats.spearmanr(both).statistic
+        sentence += f" Over the {len(both)} runs in which both happen, the rank correlation of the two is {rank:.2f}."
+    if neither:
+        sentence += f" In {neither} of {len(pairs)} runs neither happens."
+    return sentence
+
+
+def _at(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.missed == estimate.seeds:
+        return "not at all"
+    return words.steps(estimate)
+
+
+def _heads(panel: Panel) -> list[Mapping[str, object]]:
+    """The heads of each scheme's first run, after its last validation."""
+    rows: list[Mapping[str, object]] = []
+    for arm in panel.arms:
+        run = arm.runs[0]
+        last = [head for head in run.heads if head["step"] == run.last_step]
+        for head in last:
+            shares = {name: value for name, value in head.items() if name not in ("step", "layer", "head")}
+            place = {"layer": int(head["layer"]) + 1, "head": int(head["head"]) + 1}
+            rows.append({"scheme": arm.scheme, "seed": run.seed, **place, "shares": shares})
+    return rows

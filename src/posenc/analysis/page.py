@@ -37,8 +37,7 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
         words=words,
         alternatives=[_alternative(panel) for panel in panels],
         why=why if any(why) else None,
-        formed_share=heads.FORMED,
-        buckets=[],
+        heads=heads,
         search_keys=list(dict.fromkeys(key for trial in sweep.search for key in trial if key not in _NOT_SEARCHED)),
         facts=facts(sweep),
         shared=_shared(sweep.runs),
@@ -68,6 +67,7 @@ def _for_script(data: Any) -> str:
 def _panel(panel: Panel, look: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "window": window(panel.arms),
+        "bigram": heads.bigram_loss(panel),
         "thresholds": [{"level": mark.level, "share": words.share(mark.fraction)} for mark in panel.rivals[0].marks]
         if panel.rivals
         else [],

@@ -48,11 +48,11 @@ PUBLISHED = (
     Published(_ROFORMER, _LINEAR, "not said", "its last loss", "2.2x (43k against 96k steps)", True, _LINEAR_UNLIKE),
     Published(
         _ELEUTHER, "causal, 125M, OpenWebText2, 55k steps", "learned", "loss 3.0", "1.32x (10.4k against 13.7k steps)",
-        True, "one seed; 150 times the parameters; words, not bytes",
+        True, "one seed; 125M parameters; pieces of words, not bytes",
     ),
     Published(
         _ELEUTHER, "causal, 1.4B, the Pile, 8k steps", "learned", "its last loss", "27 to 30 % fewer steps",
-        True, "one seed; 1,700 times the parameters; words, not bytes",
+        True, "one seed; 1.4B parameters; pieces of words, not bytes",
     ),
     Published(
         "Press et al. 2021 (ALiBi)", "causal, 247M, WikiText-103, 205 epochs", "sinusoidal", "at convergence",

@@ -18,6 +18,13 @@ def steps(estimate: Estimate) -> str:
     return _missed(estimate) if estimate.missed else f"{estimate.value:,.0f}"
 
 
+def steps_interval(estimate: Estimate) -> str:
+    """53 (50 to 56), or how many seeds never got there."""
+    if estimate.missed or estimate.low is None or estimate.high is None:
+        return steps(estimate)
+    return f"{estimate.value:,.0f} ({estimate.low:,.0f} to {estimate.high:,.0f})"
+
+
 def times(estimate: Estimate) -> str:
     """5.61x (5.20 to 6.05), or how many seeds never got there."""
     if estimate.missed:
@@ -41,7 +48,7 @@ def seeds(count: int) -> str:
 
 
 def share(fraction: float) -> str:
-    return f"{fraction:.0%}".replace("%", " %")
+    return f"{fraction:.0%}".replace("%", "\u00a0%")  # a space that breaks no line
 
 
 def against(panel: Panel) -> str:

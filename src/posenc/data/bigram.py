@@ -1,6 +1,6 @@
 """What can be known without order: the loss of a table of which token follows which.
 
-A model whose heads all look everywhere alike knows the present token and, at best, a bag of the others. It comes down to
+A model whose heads all look everywhere alike knows the present token and, at best, a bag of the others. It comes to
 about this loss, and lower only once a head tells where a token stands.
 """
 
