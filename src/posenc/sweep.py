@@ -55,6 +55,8 @@ class Comparison(Callback):
         try:
             with one_sentence_errors():
                 report(str(folder))
+        except ModuleNotFoundError as missing:  # a training machine need not have what the report needs
+            print(f"No comparison here, {missing.name} is not installed: elsewhere, python -m posenc.report {folder}")
         finally:
             for job in failed:
                 print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)

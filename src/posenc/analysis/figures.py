@@ -67,8 +67,8 @@ def heads(panels: Sequence[Panel]) -> "Figure":
                 if measure != "val_loss":
                     axes.set_ylim(0, 1)
             row[0].legend(frameon=False, handlelength=3)
-            bigram = bigram_loss(panel)
-            if bigram is not None:
+            bigram, (low, high) = bigram_loss(panel), window(panel.arms)
+            if bigram is not None and low < bigram < high:
                 row[0].axhline(bigram, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
                 row[0].annotate(
                     "bigram table", (1, bigram), xycoords=("axes fraction", "data"),

@@ -108,11 +108,11 @@ def _sentence(rows: Sequence[Row], panel: Panel, bigram: float | None) -> str:
         f" The loss falls {DROPPED} under the {bigram:.2f} nats that can be had from the present token alone: {falls}."
     )
     runs = [run for arm in panel.arms for run in arm.runs]
-    pairs = [(formed(run), dropped(run, bigram)) for run in runs]
-    both = [pair for pair in pairs if all(map(math.isfinite, pair))]
-    neither = sum(all(map(math.isinf, pair)) for pair in pairs)
-    if len(both) >= 5:
-        rank = stats.spearmanr(both).statistic
+    pairs = [(run.scheme, formed(run), dropped(run, bigram)) for run in runs]
+    both = [pair for pair in pairs if all(map(math.isfinite, pair[1:]))]
+    neither = sum(all(map(math.isinf, pair[1:])) for pair in pairs)
+    if len({scheme for scheme, *_ in both}) > 1:
+        rank = stats.spearmanr([pair[1:] for pair in both]).statistic
         sentence += f" Over the {len(both)} runs in which both happen, the rank correlation of the two is {rank:.2f}."
     if neither:
         sentence += f" In {neither} of {len(pairs)} runs neither happens."

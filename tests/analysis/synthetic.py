@@ -1,0 +1,48 @@
+"""Runs made up for the tests: losses that fall along known curves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posenc.analysis.runs import Run, Sweep
+
+FIXED = {"model": "tiny", "model.layers": 4, "model.width": 128, "context": 256, "steps": 300, "optim.lr": 0.003}
+
+
+def run(
+    scheme: str,
+    seed: int,
+    pace: float = 1.0,
+    upto: int = 300,
+    setting: Mapping[str, Any] | None = None,
+    finished: bool = True,
+    hardware: str = "one",
+    head_at: float | None = None,
+) -> Run:
+    """A run whose loss is that of a run of pace 1 at pace times the step: pace 2 needs half the steps to any loss."""
+    step = np.arange(10.0, upto + 1, 10.0)
+    loss = 2 + 2 * np.exp(-pace * (step + seed) / 100)
+    previous = np.full_like(step, np.nan) if head_at is None else np.where(step < head_at, 0.005, 0.4)
+    curve = {
+        "step": step, "tokens": step * 4096, "seconds": step / 5, "val_loss": loss,
+        "previous_token": previous, "induction": 0.01 * np.isfinite(previous) + 0 * previous,
+    }  # fmt: skip
+    summary = {
+        "parameters": 820_352, "bits_per_byte": loss[-1] / 0.693, "tokens_per_s": 20_000, "hardware": hardware,
+        "bigram_loss": 2.9, "precision": "32-true", "commit": "abc", "versions": {"torch": "2"}, "val_loss": loss[-1],
+    }  # fmt: skip
+    whole = {**FIXED, "precision": "32-true", **(setting or {})}
+    return Run(f"{scheme}/{seed}", scheme, seed, 300, whole, curve, summary if finished else {})
+
+
+def sweep(*runs: Run) -> Sweep:
+    return Sweep("made-up", runs)
+
+
+def pair(seeds: int = 3, **rope: Any) -> Sweep:
+    """RoPE, twice as fast unless told otherwise, and the sinusoid."""
+    settings = {"pace": 2.0, **rope}
+    return sweep(
+        *(run("rope", seed, **settings) for seed in range(seeds)), *(run("sinusoidal", seed) for seed in range(seeds))
+    )

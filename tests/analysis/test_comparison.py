@@ -1,0 +1,134 @@
+"""Which runs may be compared, and what comes out."""
+
+import pytest
+
+from posenc.analysis import words
+from posenc.analysis.comparison import compare, swept_keys
+from tests.analysis.synthetic import pair, run, sweep
+
+
+def arm(panel, scheme):
+    return next(arm for arm in panel.arms if arm.scheme == scheme)
+
+
+def test_a_scheme_at_twice_the_pace_is_twice_as_fast_at_every_threshold():
+    (panel,) = compare(pair())
+    rope = arm(panel, "rope")
+    for mark in rope.marks:
+        assert mark.in_steps.value == pytest.approx(2, rel=0.03)
+        assert mark.in_seconds.value == pytest.approx(2, rel=0.03)
+    assert rope.verdict == "faster"
+    assert rope.marks[-1].steps.value == pytest.approx(150, abs=3)
+    assert arm(panel, "sinusoidal").marks[-1].steps.value == pytest.approx(300)
+    assert "rope is faster" in words.against(panel)
+
+
+def test_a_slower_scheme_never_gets_to_the_baseline_s_last_loss_and_still_has_a_number():
+    (panel,) = compare(pair(pace=0.5))
+    rope = arm(panel, "rope")
+    assert rope.marks[-1].steps.missed == 3
+    assert rope.headline.in_steps.value == pytest.approx(0.5, rel=0.03)
+    assert rope.verdict == "slower"
+    assert "not reached" in words.steps(rope.marks[-1].steps)
+
+
+def test_the_headline_of_a_faster_scheme_is_the_baseline_s_last_loss():
+    (panel,) = compare(pair())
+    rope = arm(panel, "rope")
+    assert rope.headline.in_steps == rope.marks[-1].in_steps
+
+
+def test_schemes_whose_seeds_disagree_are_not_distinguishable():
+    mixed = [run("rope", seed, pace=pace) for seed, pace in enumerate((0.8, 1.0, 1.3))]
+    (panel,) = compare(sweep(*mixed, *(run("sinusoidal", seed) for seed in range(3))))
+    assert arm(panel, "rope").verdict == "not distinguishable"
+
+
+def test_seeds_are_compared_in_pairs():
+    """The seeds differ more than the schemes: only pairs show a speed-up that is the same with each."""
+    runs = [
+        run(scheme, seed, pace=pace * 4**seed) for seed in range(3) for scheme, pace in (("rope", 2), ("sinusoidal", 1))
+    ]
+    (panel,) = compare(sweep(*runs))
+    estimate = arm(panel, "rope").marks[0].in_steps
+    assert estimate.value == pytest.approx(2, rel=0.15)
+    assert estimate.low > 1.2
+
+
+def test_a_second_axis_makes_a_panel_a_value():
+    runs = [
+        run(scheme, 0, setting={"model": model, "model.layers": layers, "model.width": width})
+        for model, layers, width in (("tiny", 4, 128), ("small", 8, 512))
+        for scheme in ("rope", "sinusoidal")
+    ]
+    assert swept_keys(runs) == ["model"]  # and not layers and width, which the choice brings along
+    panels = compare(sweep(*runs))
+    assert [panel.setting for panel in panels] == [{"model": "small"}, {"model": "tiny"}]
+    assert all({one.scheme for one in panel.arms} == {"rope", "sinusoidal"} for panel in panels)
+
+
+def test_a_scheme_without_the_swept_key_is_in_every_panel():
+    runs = [run("rope", 0, setting={"pos.base": base}) for base in (1e4, 5e5)]
+    panels = compare(sweep(*runs, run("none", 0)), baseline="none")
+    assert len(panels) == 2
+    assert all({one.scheme for one in panel.arms} == {"rope", "none"} for panel in panels)
+
+
+def test_learning_rates_that_differ_by_scheme_make_it_best_against_best():
+    (panel,) = compare(pair(setting={"optim.lr": 0.01}))
+    assert panel.kind == "tuned"
+    assert panel.differences == {"optim.lr": {"rope": 0.01, "sinusoidal": 0.003}}
+    assert arm(panel, "rope").verdict == "faster"
+    assert compare(pair())[0].kind == "matched"
+
+
+@pytest.mark.parametrize(("key", "value"), [("steps", 600), ("data.path", "other.txt"), ("tokenizer", "bpe")])
+def test_runs_that_were_not_treated_alike_are_not_compared_and_it_says_why(key, value):
+    runs = [
+        run("rope", 0, setting={key: value}),
+        run("sinusoidal", 0, setting={key: "mine"}),
+        run("none", 0, setting={key: "mine"}),
+    ]
+    (panel,) = compare(sweep(*runs))
+    assert f"rope and sinusoidal cannot be compared: {key} is {value} for rope and mine for sinusoidal" in panel.notices
+    assert arm(panel, "rope").marks == ()
+    assert arm(panel, "none").marks != ()  # what is sound still appears
+
+
+def test_a_missing_baseline_is_named_with_what_there_is():
+    (panel,) = compare(sweep(run("rope", 0), run("none", 0)))
+    assert "the baseline sinusoidal is missing (there are rope, none): no speed-up can be given" in panel.notices
+    assert words.against(panel).startswith("Validation loss after 300 steps: ")
+
+
+def test_one_seed_gets_no_interval_and_no_verdict():
+    (panel,) = compare(pair(seeds=1))
+    assert "one seed only: there is no interval, and so no verdict" in panel.notices
+    assert "undecided from 1 seed" in words.against(panel)
+    assert "95 %" not in words.against(panel)
+
+
+def test_runs_that_share_no_seed_are_not_compared():
+    (panel,) = compare(sweep(run("rope", 1), run("sinusoidal", 0)))
+    assert "rope and sinusoidal share no seed: no speed-up can be given" in panel.notices
+
+
+def test_runs_still_going_are_compared_as_far_as_all_have_come():
+    runs = [run("rope", 0, pace=2, upto=120, finished=False), run("sinusoidal", 0, upto=200, finished=False)]
+    (panel,) = compare(sweep(*runs))
+    assert (panel.budget, panel.provisional) == (120, True)
+    assert "rope, seed 0 is not finished: step 120 of 300" in panel.notices
+    assert arm(panel, "rope").marks[-1].in_steps.value == pytest.approx(2, rel=0.05)
+    assert "after the first 120 steps" in words.against(panel)
+
+
+def test_once_every_scheme_has_a_finished_run_the_others_are_left_out():
+    runs = [run("rope", 1, upto=100, finished=False), run("rope", 0), run("sinusoidal", 0), run("sinusoidal", 1)]
+    (panel,) = compare(sweep(*runs))
+    assert (panel.budget, panel.provisional) == (300, False)
+    assert [one.seed for one in arm(panel, "rope").runs] == [0]
+
+
+def test_seconds_from_two_machines_are_flagged():
+    (panel,) = compare(sweep(run("rope", 0, hardware="fast"), run("sinusoidal", 0, hardware="slow")))
+    assert "seconds are not comparable: the runs were on fast, slow" in panel.notices
