@@ -104,7 +104,7 @@ def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
     assert (result.returncode, result.stderr) == (0, "")
     assert "the baseline sinusoidal is missing (there are rope)" in result.stdout
     assert re.search(
-        r"Validation loss after 20 steps: rope \d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\) \(2 seeds\)", result.stdout
+        r"Validation loss after 20 steps: rope \d\.\d{3} \(\d\.\d{3}–\d\.\d{3}\) \(2 seeds\)", result.stdout
     )
 
 

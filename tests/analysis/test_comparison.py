@@ -74,6 +74,26 @@ def test_a_scheme_without_the_swept_key_is_in_every_panel():
     assert all({one.scheme for one in panel.arms} == {"rope", "none"} for panel in panels)
 
 
+def test_keys_that_each_only_one_scheme_has_are_crossed():
+    runs = [run("rope", 0, setting={"pos.base": base}) for base in (5e5, 1e4)]
+    runs += [run("sinusoidal", 0, setting={"pos.scale": scale}) for scale in ("matched", 1.0)]
+    panels = compare(sweep(*runs))
+    assert [tuple(panel.setting.values()) for panel in panels] == [
+        (1e4, 1.0), (1e4, "matched"), (5e5, 1.0), (5e5, "matched")
+    ]  # fmt: skip
+    assert all(len(panel.arms) == 2 for panel in panels)
+
+
+def test_a_swept_key_may_be_a_list():
+    runs = [run("rope", 0, setting={"optim.betas": betas}) for betas in ([0.9, 0.95], [0.9, 0.99])]
+    assert [panel.title for panel in compare(sweep(*runs))] == ["optim.betas=[0.9, 0.95]", "optim.betas=[0.9, 0.99]"]
+
+
+def test_a_grid_that_is_not_full_has_a_panel_for_each_point_there_is():
+    points = [{"model": "tiny", "context": 256}, {"model": "small", "context": 512}, {"model": "small", "context": 256}]
+    assert len(compare(sweep(*(run("rope", 0, setting=point) for point in points)))) == 3
+
+
 def test_learning_rates_that_differ_by_scheme_make_it_best_against_best():
     (panel,) = compare(pair(setting={"optim.lr": 0.01}))
     assert panel.kind == "tuned"

@@ -8,9 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from posenc.analysis import words
+from posenc.analysis.comparison import compare
+from posenc.analysis.runs import read_folder
+from posenc.analysis.wandb_runs import read_group
 from posenc.directory import read_metrics
 from tests.conftest import ROOT, clean_environment, only
 
@@ -108,3 +114,52 @@ def test_on_a_terminal_it_shows_a_bar_and_does_not_ask_for_a_key(tmp_path):
     assert process.returncode == 0, text
     for word in ("rope, seed 0 100%", "loss ", "validation ", "tokens/s", "left]", "wandb sync"):
         assert word in text
+
+
+def test_what_is_logged_is_enough_for_the_report_from_the_server(train, tmp_path):
+    """The server is stood in for by objects that hold what two offline runs really logged; the key is missing here."""
+    assert train("-m", "pos=rope,sinusoidal", *SMOKE, env={"WANDB_MODE": "offline"}).returncode == 0
+    folder = tmp_path / "runs" / "smoke"
+    here = read_folder(folder)
+    there = read_group("team", "posenc", "smoke", api=Server([only(folder / run.scheme) for run in here.runs]))
+    assert there.notices == ()
+    for one, other in zip(here.runs, there.runs, strict=True):
+        assert (one.scheme, one.seed, one.budget) == (other.scheme, other.seed, other.budget)
+        for name, values in one.curve.items():
+            np.testing.assert_allclose(values, other.curve[name])
+        assert {key: one.summary[key] for key in other.summary} == other.summary
+        assert {"bits_per_byte", "parameters", "versions", "hardware", "commit"} <= other.summary.keys()
+    panels = [compare(sweep)[0] for sweep in (here, there)]
+    assert words.against(panels[0]) == words.against(panels[1])
+
+
+class Server:
+    """The two calls of W&B's public API that the report makes, answered from offline files."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self.folders = folders
+
+    def runs(self, path: str, filters: dict[str, str]) -> list[SimpleNamespace]:
+        assert (path, filters) == ("team/posenc", {"group": "smoke"})
+        return [self.run(folder) for folder in self.folders]
+
+    def run(self, folder: Path) -> SimpleNamespace:
+        found = records(folder)
+        (meta,) = [record["run"] for record in found if record["type"] == "run"]
+        summary: dict = {}
+        for record in found:
+            summary |= record["summary"]["update"] if record["type"] == "summary" else {}
+        history = [record["history"]["item"] for record in found if record["type"] == "history"]
+        return SimpleNamespace(
+            name=meta["display_name"], url="https://wandb.ai/team/posenc/runs/1", config=meta["config"]["update"],
+            summary=summary, scan_history=lambda: iter(history),
+        )  # fmt: skip
+
+
+def test_a_server_that_does_not_answer_is_named_in_a_sentence():
+    command = [sys.executable, "-m", "posenc.report", "wandb://team/posenc/smoke"]
+    away = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    result = subprocess.run(command, capture_output=True, text=True, env={**clean_environment(), **away})
+    assert result.returncode == 2
+    assert "W&B has no answer about team/posenc" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,5 +1,6 @@
 """Runs side by side: which may be compared, and what comes out."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,16 +113,27 @@ def compare(sweep: Sweep, baseline: str = "sinusoidal") -> tuple[Panel, ...]:
     if not sweep.runs:
         raise UserError(f"no runs in {sweep.name}")
     axes = swept_keys(sweep.runs)
-    whole = [run for run in sweep.runs if all(key in run.setting for key in axes)]
-    settings = sorted({tuple(run.setting[key] for key in axes) for run in whole}, key=str)
     panels = []
-    for values in settings:
+    for values in itertools.product(*(_values(sweep.runs, key) for key in axes)):
         setting = dict(zip(axes, values, strict=True))
+        # A scheme without a key, such as none without pos.base, belongs to every value of it.
         inside = [
             run for run in sweep.runs if all(run.setting.get(key, value) == value for key, value in setting.items())
         ]
-        panels.append(_panel(setting, inside, baseline))
+        if inside and all(any(key in run.setting for run in inside) for key in axes):
+            panels.append(_panel(setting, inside, baseline))
     return tuple(panels)
+
+
+def _values(runs: Sequence[Run], key: str) -> list[Any]:
+    """The different values of a key, numbers by size."""
+    different = {str(run.setting[key]): run.setting[key] for run in runs if key in run.setting}
+    return sorted(different.values(), key=_by_size)
+
+
+def _by_size(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float)
+    return not number, value if number else 0.0, str(value)
 
 
 def swept_keys(runs: Sequence[Run]) -> list[str]:

@@ -20,7 +20,7 @@ def keep(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> None:
     write_whole(folder / "curves.csv", _curves(panels))
     if sweep.search:
         write_whole(folder / "search.csv", tables.search_csv(sweep.search))
-    write_whole(folder / "README.md", _readme(sweep, panels))
+    write_whole(folder / "README.md", _readme(sweep, panels, folder))
 
 
 def _curves(panels: Sequence[Panel]) -> str:
@@ -35,7 +35,7 @@ def _curves(panels: Sequence[Panel]) -> str:
     return stream.getvalue()
 
 
-def _readme(sweep: Sweep, panels: Sequence[Panel]) -> str:
+def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
     lines = [f"# {sweep.name}", ""]
     for panel in panels:
         lines += [words.against(panel), ""]
@@ -50,7 +50,11 @@ def _readme(sweep: Sweep, panels: Sequence[Panel]) -> str:
         lines += ["", f"Note: {notice}."]
     lines += [
         "",
-        "`curves.csv` holds every validation of every run, `table.csv` what the comparison came to. Made by",
-        f"`python -m posenc.report runs/{sweep.name} --results ...`; seconds are seconds of training.",
+        "`curves.csv` holds every validation of every run, with the seconds of training; `table.csv` what they came to.",
+        "To make it again:",
+        "",
+        "```bash",
+        f"{sweep.command} && python -m posenc.report runs/{sweep.name} --results {folder}",
+        "```",
     ]
     return "\n".join(lines) + "\n"

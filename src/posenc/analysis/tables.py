@@ -114,7 +114,7 @@ def _to_losses(panel: Panel) -> Any:
 
     table = Table(
         title=f"Steps to {panel.baseline}'s loss, and how many times fewer than {panel.baseline} needs",
-        caption="Second line: in steps, third: in seconds of training; in brackets the 95 % interval over seeds.",
+        caption="Under the steps: times fewer steps, then times less training time (95 % interval over seeds).",
         title_justify="left", title_style="bold", caption_justify="left", show_lines=True,
     )  # fmt: skip
     table.add_column("scheme")

@@ -58,7 +58,7 @@ def _attempts(found: list[Any]) -> Iterator[Run | str]:
 
 
 def _read_run(run: Any) -> Run | str:
-    rows = [row for row in run.scan_history() if isinstance(row.get("val_loss"), int | float)]
+    rows = [row for row in run.scan_history() if row.get("val_loss") is not None]  # "NaN" is text there
     if not rows:
         return f"{run.name} has no validation yet; left out"
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice

@@ -7,10 +7,10 @@ from posenc.analysis.convergence import Estimate
 
 
 def interval(estimate: Estimate, digits: int = 3) -> str:
-    """2.338 (2.320 to 2.357), or 2.338 alone where there is no interval."""
+    """2.338 (2.320–2.357), or 2.338 alone where there is no interval."""
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:.{digits}f}"
-    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
+    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f}–{estimate.high:.{digits}f})"
 
 
 def steps(estimate: Estimate) -> str:
@@ -19,19 +19,19 @@ def steps(estimate: Estimate) -> str:
 
 
 def steps_interval(estimate: Estimate) -> str:
-    """53 (50 to 56), or how many seeds never got there."""
+    """53 (50–56), or how many seeds never got there."""
     if estimate.missed or estimate.low is None or estimate.high is None:
         return steps(estimate)
-    return f"{estimate.value:,.0f} ({estimate.low:,.0f} to {estimate.high:,.0f})"
+    return f"{estimate.value:,.0f} ({estimate.low:,.0f}–{estimate.high:,.0f})"
 
 
 def times(estimate: Estimate) -> str:
-    """5.61x (5.20 to 6.05), or how many seeds never got there."""
+    """5.61x (5.20–6.05), or how many seeds never got there."""
     if estimate.missed:
         return _missed(estimate)
     if estimate.low is None or estimate.high is None:
         return f"{_short(estimate.value)}x"
-    return f"{_short(estimate.value)}x ({_short(estimate.low)} to {_short(estimate.high)})"
+    return f"{_short(estimate.value)}x ({_short(estimate.low)}–{_short(estimate.high)})"
 
 
 def _short(ratio: float) -> str:

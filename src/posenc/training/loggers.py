@@ -82,7 +82,7 @@ def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:
     """Hand the sample and the summary to W&B, if it is there."""
     for logger in loggers:
         run = logger.experiment
-        run.summary.update({key: value for key, value in summary.items() if isinstance(value, int | float)})
+        run.summary.update(dict(summary))  # whole: the report can be made from it
         run.log({"sample": _html(sample)})
 
 
