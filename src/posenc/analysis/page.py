@@ -145,6 +145,7 @@ def facts(sweep: Sweep) -> dict[str, str]:
         "Precision": each("precision"),
         "Versions": "; ".join(versions),
         "Commit": each("commit"),
+        "Date": each("date"),
     }
     return {name: value for name, value in known.items() if value}
 

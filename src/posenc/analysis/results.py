@@ -50,7 +50,7 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
         lines += ["", f"Note: {notice}."]
     lines += [
         "",
-        "`curves.csv` holds every validation of every run, with the seconds of training; `table.csv` what they came to.",
+        "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to.",
         "To make it again:",
         "",
         "```bash",

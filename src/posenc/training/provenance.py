@@ -17,7 +17,8 @@ def hardware(device: torch.device) -> str:
     """The chip that trained, in words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_cpu_name()}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _cpu_name() -> str:

@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -168,6 +169,7 @@ def _fit(
         "versions": provenance.versions(),
         "hardware": provenance.hardware(trainer.strategy.root_device),
         "commit": provenance.commit(),
+        "date": datetime.now(UTC).date().isoformat(),
     }
 
 
