@@ -16,6 +16,7 @@ _SUMMARY = (
     "hardware",
     "versions",
     "commit",
+    "date",
 )
 
 
