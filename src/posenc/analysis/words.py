@@ -1,6 +1,7 @@
 """Numbers and verdicts as a person reads them."""
 
 import math
+from collections.abc import Sequence
 
 from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.convergence import Estimate
@@ -60,20 +61,26 @@ def against(panel: Panel) -> str:
     tuned = ", each scheme at its own best" if panel.differences else ""
     parts = "; ".join(map(_rival, panel.rivals))
     level = panel.rivals[0].marks[-1].level
-    return f"{where} {panel.baseline}'s last loss of {level:.3f}{tuned}{begun}: {parts}."
+    return f"{where} {panel.baseline}'s last loss of {level:.3f}{tuned}{begun}{_over(panel.rivals)}: {parts}."
+
+
+def _over(rivals: Sequence[Arm]) -> str:
+    """What the brackets after it hold; nothing where no rival has an interval."""
+    counts = sorted({arm.headline.in_steps.seeds for arm in rivals if arm.headline})
+    if counts[-1] < 2:
+        return ""
+    return f" (95 % intervals over {seeds(counts[0]) if len(counts) == 1 else f'{counts[0]} to {counts[-1]} seeds'})"
 
 
 def _rival(arm: Arm) -> str:
     assert arm.headline is not None
     steps, seconds = arm.headline.in_steps, arm.headline.in_seconds
-    of = seeds(steps.seeds)
     if steps.low is None or steps.high is None:
-        return f"{arm.scheme} is {arm.verdict} from {of}, {times(steps)} in steps"
+        return f"{arm.scheme} is {arm.verdict} from {seeds(steps.seeds)}, {times(steps)} in steps"
     if arm.verdict == "faster":
-        interval = f"95 % interval {steps.low:.2f} to {steps.high:.2f}, {of}"
-        time = f"{seconds.value:.2f} times less time"
-        return f"{arm.scheme} is faster, with {steps.value:.2f} times fewer steps ({interval}) and {time}"
-    return f"{arm.scheme} is {arm.verdict}, {times(steps)}, {of}"
+        fewer = f"{_short(steps.value)} times fewer steps ({_short(steps.low)}–{_short(steps.high)})"
+        return f"{arm.scheme} is faster, with {fewer} and {_short(seconds.value)} times less time"
+    return f"{arm.scheme} is {arm.verdict}, {times(steps)}"
 
 
 def alone(panel: Panel) -> str:
