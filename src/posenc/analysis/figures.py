@@ -64,9 +64,12 @@ def heads(panels: Sequence[Panel]) -> "Figure":
                     axes.set_ylim(*window(panel.arms))
                 axes.set_title(title, loc="left", fontsize=10)
                 axes.set_xlabel("step")
+                axes.set_xlim(0, panel.budget)
                 if measure != "val_loss":
-                    axes.set_ylim(0, 1)
-            row[0].legend(frameon=False, handlelength=3)
+                    axes.set_ylim(0, max(0.05, axes.get_ylim()[1]))
+            if row[0].get_subplotspec().is_first_row():
+                handles, labels = row[0].get_legend_handles_labels()
+                figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
             bigram, (low, high) = bigram_loss(panel), window(panel.arms)
             if bigram is not None and low < bigram < high:
                 row[0].axhline(bigram, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)

@@ -70,7 +70,7 @@
       hovermode: "x unified",
       legend: { orientation: "h", y: 1.08 },
       xaxis: { title: { text: AXES[chosen.axis] }, type: chosen.logx ? "log" : "linear", gridcolor: "#e6e6e6", zeroline: false },
-      yaxis: { title: { text: TITLES[kind] }, type: chosen.logy ? "log" : "linear", gridcolor: "#e6e6e6", zeroline: false },
+      yaxis: { title: { text: TITLES[kind], standoff: 8 }, automargin: true, type: chosen.logy ? "log" : "linear", gridcolor: "#e6e6e6", zeroline: false },
     };
   }
 
@@ -107,7 +107,7 @@
 
   function drawHeads(panel, index, chosen, measure) {
     const form = layout(measure, { ...chosen, logy: false });
-    form.yaxis.range = [0, 1];
+    form.yaxis.rangemode = "tozero";
     Plotly.react(`${measure}-${index}`, overTraining(panel, chosen, measure, 3), form, CONFIG);
   }
 
