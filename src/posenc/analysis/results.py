@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc.analysis import figures, tables, words
+from posenc.analysis import figures, heads, tables, words
 from posenc.analysis.comparison import Panel
 from posenc.analysis.page import facts
 from posenc.analysis.runs import AXES, MEASURES, Sweep
@@ -40,7 +40,9 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
     for panel in panels:
         lines += [words.against(panel), ""]
     lines += ["![Validation loss and speed-up](curves.png)", ""]
-    if (panels[0].arms) and figures.has_heads(panels):
+    for told in map(heads.story, panels):
+        lines += [told.sentence, ""] if told else []
+    if figures.has_heads(panels):
         lines += ["![Attention heads](heads.png)", ""]
     lines += ["| | |", "|---|---|"]
     for name, value in facts(sweep).items():
