@@ -213,12 +213,9 @@ def _differences(
 
 
 def _budget(arms: Sequence[Sequence[Run]]) -> tuple[int, bool]:
-    """Steps to compare, and whether it is only a beginning: what every scheme has reached with some seed."""
+    """Steps to compare, what every scheme has reached with some seed, and whether it is only a beginning."""
     reached = min(max(run.last_step for run in arm) for arm in arms)
-    if all(any(run.finished for run in arm) for arm in arms):
-        return reached, False
-    shared = min(run.last_step for arm in arms for run in arm)
-    return shared, True
+    return reached, not all(any(run.finished for run in arm) for arm in arms)
 
 
 def _cut(run: Run, budget: int) -> Run:

@@ -50,13 +50,14 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
         lines.append(f"| {name} | {shown} |")
     for notice in [*sweep.notices, *dict.fromkeys(notice for panel in panels for notice in panel.notices)]:
         lines += ["", f"Note: {notice}."]
+    first, source = (f"{sweep.command} && ", f"runs/{sweep.name}") if sweep.command else ("", "wandb://...")
     lines += [
         "",
         "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to.",
         "To make it again:",
         "",
         "```bash",
-        f"{sweep.command} && python -m posenc.report runs/{sweep.name} --results {folder}",
+        f"{first}python -m posenc.report {source} --results {folder}",
         "```",
     ]
     return "\n".join(lines) + "\n"
