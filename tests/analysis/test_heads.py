@@ -14,6 +14,16 @@ def test_a_head_forms_when_a_tenth_of_its_attention_falls_on_the_token_before():
     assert heads.formed(run("rope", 0, head_at=1000)) == np.inf
 
 
+def test_heads_looked_at_more_seldom_than_the_loss_tell_the_same():
+    often, seldom = run("rope", 0, head_at=100), run("rope", 0, head_at=100)
+    seldom.curve["previous_token"][np.arange(30) % 3 != 2] = np.nan  # every third validation, and not the last
+    seldom.curve["previous_token"][-1] = np.nan
+    assert abs(heads.formed(seldom) - heads.formed(often)) < 20
+    told = heads.story(compare(sweep(seldom, run("sinusoidal", 0, head_at=200)))[0])
+    assert told is not None
+    assert told.rows[0].share.value == 0.4
+
+
 def test_the_story_names_who_forms_a_head_first_and_who_never_does():
     early = [run("rope", seed, pace=2, head_at=60) for seed in range(3)]
     late = [run("sinusoidal", seed, head_at=100) for seed in range(3)]

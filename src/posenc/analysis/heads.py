@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from posenc.analysis import words
@@ -71,7 +72,14 @@ def bigram_loss(panel: Panel) -> float | None:
 
 def formed(run: Run) -> float:
     """The first step at which the best head gives FORMED of its attention to the token before; infinite if never."""
-    return reached(run.curve["step"], -run.curve["previous_token"], -FORMED)
+    steps, shares = _known(run, "previous_token")
+    return reached(steps, -shares, -FORMED)
+
+
+def _known(run: Run, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The steps at which the heads were looked at, which need not be those of every validation, and what was seen."""
+    known = np.isfinite(run.curve[measure])
+    return run.curve["step"][known], run.curve[measure][known]
 
 
 def dropped(run: Run, bigram: float) -> float:
@@ -89,8 +97,8 @@ def story(panel: Panel) -> Story | None:
             arm.scheme,
             mean([formed(run) for run in arm.runs]),
             None if bigram is None else mean([dropped(run, bigram) for run in arm.runs]),
-            mean([float(run.curve["previous_token"][-1]) for run in arm.runs]),
-            mean([float(run.curve["induction"][-1]) for run in arm.runs]),
+            mean([float(_known(run, "previous_token")[1][-1]) for run in arm.runs]),
+            mean([float(_known(run, "induction")[1][-1]) for run in arm.runs]),
         )
         for arm in panel.arms
     ]
@@ -130,7 +138,8 @@ def _heads(panel: Panel) -> list[Mapping[str, object]]:
     rows: list[Mapping[str, object]] = []
     for arm in panel.arms:
         run = arm.runs[0]
-        last = [head for head in run.heads if head["step"] == run.last_step]
+        end = max((head["step"] for head in run.heads), default=0)
+        last = [head for head in run.heads if head["step"] == end]
         for head in last:
             shares = {name: value for name, value in head.items() if name not in ("step", "layer", "head")}
             place = {"layer": int(head["layer"]) + 1, "head": int(head["head"]) + 1}
