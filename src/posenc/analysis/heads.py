@@ -119,8 +119,10 @@ def _sentence(rows: Sequence[Row], panel: Panel, bigram: float | None) -> str:
     pairs = [(run.scheme, formed(run), dropped(run, bigram)) for run in runs]
     both = [pair for pair in pairs if all(map(math.isfinite, pair[1:]))]
     neither = sum(all(map(math.isinf, pair[1:])) for pair in pairs)
-    if len({scheme for scheme, *_ in both}) > 1:
-        rank = stats.spearmanr([pair[1:] for pair in both]).statistic
+    times = np.array([pair[1:] for pair in both])
+    # Within one scheme, or where one of the two always comes at the same step, there is nothing to correlate.
+    if len({scheme for scheme, *_ in both}) > 1 and np.ptp(times, axis=0).all():
+        rank = stats.spearmanr(times).statistic
         sentence += f" Over the {len(both)} runs in which both happen, the rank correlation of the two is {rank:.2f}."
     if neither:
         sentence += f" In {neither} of {len(pairs)} runs neither happens."
