@@ -91,7 +91,8 @@ class Transformer(nn.Module):
         for block in self.blocks:
             assert isinstance(block, Block)
             yield block.attention.weights(block.attention_norm(x), self.scheme, positions, bias)
-            x = block(x, self.scheme, positions, bias)
+            if block is not self.blocks[-1]:
+                x = block(x, self.scheme, positions, bias)
 
     def _masked(self, bias: Tensor | None) -> Tensor | None:
         """Hide the future in a bias (H, T, T); without a bias the attention hides it by itself."""
