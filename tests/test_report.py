@@ -42,7 +42,7 @@ def test_a_sweep_ends_with_the_comparison_and_its_report(swept):
     folder, printed = swept
     for text in ("After 20 steps", "after 100", "rope", "sinusoidal", "parameters", "bits per byte", "Report:"):
         assert text in printed
-    assert "Against sinusoidal's last loss of" in printed
+    assert "Against sinusoidal's lowest loss of" in printed
     assert {"report.html", "curves.png", "curves.svg", "heads.png", "table.csv"} <= {f.name for f in folder.iterdir()}
 
 
@@ -67,7 +67,7 @@ def test_the_report_command_gives_what_the_sweep_gave(folder):
     assert (result.returncode, result.stderr) == (0, "")
     assert (folder / "table.csv").read_text() == before
     other = report(folder, "--baseline", "none", "--out", folder / "out")
-    assert "Against none's last loss" in other.stdout
+    assert "Against none's lowest loss" in other.stdout
     assert (folder / "out" / "report.html").exists()
 
 
@@ -220,4 +220,4 @@ def test_the_notebook_runs_from_a_sweep_s_folder_to_the_figure(swept):
     NotebookClient(notebook, timeout=120, resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
-    assert any("Against sinusoidal's last loss" in output.get("text", "") for output in outputs)
+    assert any("Against sinusoidal's lowest loss" in output.get("text", "") for output in outputs)

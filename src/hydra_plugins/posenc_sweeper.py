@@ -65,7 +65,13 @@ class BestAgainstBest(Sweeper):
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
         best = _best(trials, losses)
         search = [
-            {**trial, "seed": self.search_seed, "val_loss": loss, "best": trial in best.values()}
+            {
+                **trial,
+                "seed": self.search_seed,
+                "val_loss": loss,
+                "best": trial in best.values(),
+                "edge": _edges(trial, self.grid) if trial in best.values() else [],
+            }
             for trial, loss in zip(trials, losses, strict=True)
         ]
         write_whole(folder / "search.json", json.dumps(search, indent=1) + "\n")
@@ -107,12 +113,17 @@ def _best(trials: Sequence[dict[str, Any]], losses: Sequence[float | None]) -> d
     return {scheme: trial for scheme, (_, trial) in best.items()}
 
 
+def _edges(trial: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The keys whose value is the first or the last that was tried."""
+    return [key for key in trial if len(grid.get(key, ())) > 2 and trial[key] in (grid[key][0], grid[key][-1])]
+
+
 def _in_words(best: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Sequence[Any]]) -> list[str]:
     """What was found, and where it lies at the edge of the grid, so that a better value may lie outside."""
     lines = []
     for scheme, trial in best.items():
         point = {key: value for key, value in trial.items() if key != "pos"}
-        edge = [key for key, value in point.items() if len(grid[key]) > 2 and value in (grid[key][0], grid[key][-1])]
+        edge = _edges(trial, grid)
         warning = f" (the edge of the grid in {', '.join(edge)}: a wider one may find better)" if edge else ""
         lines.append(f"Best {scheme}: {', '.join(_as_arguments(point))}{warning}")
     return lines

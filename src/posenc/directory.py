@@ -25,6 +25,10 @@ COLUMNS = (
 )
 
 
+FAILED_JOBS = "failed_jobs.jsonl"
+"""In a sweep's folder: a line for each job that went wrong in its last sweep."""
+
+
 def write_whole(file: Path, text: str) -> None:
     """Write a file by atomic rename: whole, or not at all."""
     partial = file.with_name(file.name + ".partial")
@@ -117,3 +121,9 @@ def read_metrics(file: Path) -> list[dict[str, str]]:
     text = file.read_text()
     whole = text[: text.rfind("\n") + 1]
     return [row for row in csv.DictReader(whole.splitlines()) if None not in row.values()]
+
+
+def failed_jobs(folder: Path) -> list[dict[str, str]]:
+    """What went wrong in the last sweep: a job and an error each."""
+    noted = folder / FAILED_JOBS
+    return [json.loads(line) for line in noted.read_text().splitlines()] if noted.exists() else []

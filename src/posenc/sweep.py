@@ -1,6 +1,7 @@
 """What a sweep does beside its jobs: it goes on after a failed one, and compares what there is at the end."""
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -12,9 +13,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from posenc.directory import FAILED_JOBS, failed_jobs
 from posenc.errors import UserError
 
 FAILED = 1
+NOTES = "POSENC_FAILED_JOBS"
+"""The environment variable that tells the jobs of a sweep, wherever they run, where to note what went wrong."""
 
 
 @contextmanager
@@ -32,7 +36,7 @@ def failures_noted() -> Iterator[None]:
             traceback.print_exc()
         job = {"job": hydra.job.override_dirname or "the only job", "error": sentence}
         print(f"{job['job']} failed: {sentence}", file=sys.stderr, flush=True)
-        with _failures(Path(hydra.sweep.dir)).open("a") as stream:
+        with open(os.environ.get(NOTES) or Path(hydra.sweep.dir) / FAILED_JOBS, "a") as stream:
             stream.write(json.dumps(job) + "\n")
 
 
@@ -43,27 +47,32 @@ class Comparison(Callback):
     """
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        _failures(Path(config.hydra.sweep.dir)).unlink(missing_ok=True)
+        noted = (Path(config.hydra.sweep.dir) / FAILED_JOBS).absolute()
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        noted.unlink(missing_ok=True)
+        os.environ[NOTES] = str(noted)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         from posenc.command import one_sentence_errors
-        from posenc.report import report
 
         folder = Path(config.hydra.sweep.dir)
-        noted = _failures(folder)
-        failed = [json.loads(line) for line in noted.read_text().splitlines()] if noted.exists() else []
+        code = 0
         try:
+            from posenc.report import report
+
             with one_sentence_errors():
                 report(str(folder))
         except ModuleNotFoundError as missing:  # a training machine need not have what the report needs
             print(f"No comparison here, {missing.name} is not installed: elsewhere, python -m posenc.report {folder}")
-        finally:
-            for job in failed:
-                print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
+        except SystemExit as told:
+            code = int(told.code or 0)
+        except Exception:  # Hydra would make a warning of it, and the sweep would end with 0
+            traceback.print_exc()
+            code = FAILED
+        failed = failed_jobs(folder)
+        for job in failed:
+            print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
         if failed:
             print("The same command trains what is missing.", file=sys.stderr)
-            sys.exit(FAILED)
-
-
-def _failures(folder: Path) -> Path:
-    return folder / "failed_jobs.jsonl"
+        if failed or code:
+            sys.exit(FAILED if failed else code)

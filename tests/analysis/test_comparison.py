@@ -1,9 +1,12 @@
 """Which runs may be compared, and what comes out."""
 
+from dataclasses import replace
+
 import pytest
 
 from posenc.analysis import words
-from posenc.analysis.comparison import compare, swept_keys
+from posenc.analysis.comparison import compare
+from posenc.analysis.fairness import swept_keys
 from tests.analysis.synthetic import pair, run, sweep
 
 
@@ -94,12 +97,88 @@ def test_a_grid_that_is_not_full_has_a_panel_for_each_point_there_is():
     assert len(compare(sweep(*(run("rope", 0, setting=point) for point in points)))) == 3
 
 
-def test_learning_rates_that_differ_by_scheme_make_it_best_against_best():
-    (panel,) = compare(pair(setting={"optim.lr": 0.01}))
+def test_learning_rates_that_a_search_chose_make_it_best_against_best():
+    found = replace(pair(setting={"optim.lr": 0.01}), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
+    (panel,) = compare(found)
     assert panel.kind == "tuned"
-    assert panel.differences == {"optim.lr": {"rope": 0.01, "sinusoidal": 0.003}}
+    assert panel.chosen == {"optim.lr": {"rope": 0.01, "sinusoidal": 0.003}}
     assert arm(panel, "rope").verdict == "faster"
     assert compare(pair())[0].kind == "matched"
+
+
+def test_learning_rates_that_differ_without_a_search_are_no_fair_comparison():
+    (panel,) = compare(pair(setting={"optim.lr": 0.01}))
+    assert panel.rivals == ()
+    assert "rope and sinusoidal cannot be compared: optim.lr is 0.01 for rope and 0.003 for sinusoidal" in panel.notices
+
+
+def test_a_precision_known_of_one_seed_only_is_known_of_the_scheme():
+    runs = [run("rope", 0, finished=False), run("rope", 1, setting={"precision": "bf16-mixed"}), run("sinusoidal", 1)]
+    runs[0] = replace(runs[0], setting={key: value for key, value in runs[0].setting.items() if key != "precision"})
+    (panel,) = compare(sweep(*runs))
+    assert any("precision is bf16-mixed for rope and 32-true" in notice for notice in panel.notices)
+
+
+def test_a_scheme_that_died_early_does_not_cut_the_others_short():
+    dead = [run("none", seed, upto=20, finished=False) for seed in range(3)]
+    (panel,) = compare(sweep(*pair().runs, *dead))
+    assert (panel.budget, panel.provisional) == (300, False)
+    assert arm(panel, "rope").verdict == "faster"
+    assert "none is not compared before one of its runs is finished" in panel.notices
+
+
+def test_a_scheme_that_was_not_treated_alike_does_not_cut_the_others_short():
+    stray = [run("rope", seed, upto=50, setting={"steps": 50}) for seed in range(3)]
+    others = [run(scheme, seed) for scheme in ("none", "sinusoidal") for seed in range(3)]
+    (panel,) = compare(sweep(*stray, *others))
+    assert panel.budget == 300
+    assert {one.scheme for one in panel.rivals} == {"none"}
+
+
+def test_a_scheme_that_lost_runs_is_not_called_faster_for_the_rest_of_them():
+    found = replace(pair(), diverged=(run("rope", 3), run("rope", 4)))
+    (panel,) = compare(found)
+    assert arm(panel, "rope").seeds == "3 of 5"
+    assert arm(panel, "rope").verdict == "undecided"
+    assert "2 of 5 runs diverged" in words.against(panel)
+
+
+def test_bits_per_byte_are_those_of_the_loss_beside_them():
+    (panel,) = compare(sweep(run("rope", 0), run("sinusoidal", 0, upto=150, finished=False)))
+    one = arm(panel, "rope")
+    assert panel.budget == 150
+    assert one.bits.value == pytest.approx(one.loss.value / 0.693)
+
+
+def test_fewer_but_slower_steps_do_not_look_better_than_they_are():
+    slow = [run("rope", seed, pace=1.2) for seed in range(3)]
+    for one in slow:
+        one.curve["seconds"][:] *= 2
+    (panel,) = compare(sweep(*slow, *(run("sinusoidal", seed) for seed in range(3))))
+    assert "1.20 times fewer steps" in words.against(panel)
+    assert "but takes 1.67 times the time" in words.against(panel)
+
+
+def test_a_verdict_about_a_loss_never_reached_says_where_the_number_is_taken():
+    (panel,) = compare(pair(pace=0.5))
+    assert "rope is slower: it never gets there; to 2." in words.against(panel)
+    assert "times the steps" in words.against(panel)
+
+
+def test_a_baseline_with_one_value_of_its_own_key_is_in_every_panel_of_it():
+    runs = [run("rope", 0, setting={"pos.base": base}) for base in (10_000, 500_000)]
+    panels = compare(sweep(*runs, run("sinusoidal", 0, setting={"pos.base": 10_000})))
+    assert len(panels) == 2
+    assert all(len(panel.rivals) == 1 for panel in panels)
+
+
+def test_choices_that_change_together_are_all_named():
+    runs = [
+        run(scheme, 0, setting={"batch_size": size, "data": data})
+        for size, data in ((16, "kjv"), (64, "text"))
+        for scheme in ("rope", "sinusoidal")
+    ]
+    assert [panel.title for panel in compare(sweep(*runs))] == ["batch_size=16, data=kjv", "batch_size=64, data=text"]
 
 
 @pytest.mark.parametrize(("key", "value"), [("steps", 600), ("data.path", "other.txt"), ("tokenizer", "bpe")])

@@ -1,13 +1,12 @@
 """Runs side by side: which may be compared, and what comes out."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posenc.analysis import convergence
+from posenc.analysis import convergence, fairness
 from posenc.analysis.convergence import FRACTIONS, Estimate
 from posenc.analysis.runs import Run, Sweep
 from posenc.errors import UserError
@@ -15,8 +14,8 @@ from posenc.errors import UserError
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Two curves of one seed: the baseline's and a scheme's."""
 
-TUNED = "optim"
-"""The group that may differ between schemes in a fair comparison: each at its own best."""
+EARLY = 4
+"""Validations that unfinished runs must have behind them to be compared."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,7 @@ class Arm:
         marks: one for each of FRACTIONS; empty where there is nothing to compare with.
         headline: at the last loss that both this scheme and the baseline reach; None where there is no baseline. For
             a faster scheme it is the last of the marks; for a slower one it is still a number.
+        diverged: runs left out because their loss is not a number.
     """
 
     scheme: str
@@ -60,11 +60,21 @@ class Arm:
     tokens_per_s: float | None
     marks: tuple[Mark, ...] = ()
     headline: Mark | None = None
+    diverged: int = 0
 
     @property
     def verdict(self) -> str:
-        """Faster, slower, not distinguishable or undecided; empty where there is no baseline."""
-        return convergence.judge(self.headline.in_steps) if self.headline else ""
+        """Faster, slower, not distinguishable or undecided; empty where there is no baseline.
+
+        A scheme that lost runs is not called faster for the rest of them.
+        """
+        verdict = convergence.judge(self.headline.in_steps) if self.headline else ""
+        return "undecided" if self.diverged and verdict == "faster" else verdict
+
+    @property
+    def seeds(self) -> str:
+        """How many, of how many that were begun."""
+        return f"{len(self.runs)} of {len(self.runs) + self.diverged}" if self.diverged else str(len(self.runs))
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,9 @@ class Panel:
         budget: steps compared.
         provisional: whether that is less than the runs are to be trained for.
         arms: the schemes.
-        differences: hyperparameters that differ from scheme to scheme: the comparison is of best against best.
+        tuned: whether a search chose each scheme's own hyperparameters: the comparison is of best against best.
+        chosen: what it chose, by key and scheme.
+        one_machine: whether seconds may be compared.
         notices: what a reader must know, a sentence each.
     """
 
@@ -86,7 +98,9 @@ class Panel:
     budget: int
     provisional: bool
     arms: tuple[Arm, ...]
-    differences: Mapping[str, Mapping[str, Any]]
+    tuned: bool
+    chosen: Mapping[str, Mapping[str, Any]]
+    one_machine: bool
     notices: tuple[str, ...]
 
     @property
@@ -101,7 +115,7 @@ class Panel:
     @property
     def kind(self) -> str:
         """Which comparison this is, in a word."""
-        return "tuned" if self.differences else "matched"
+        return "tuned" if self.tuned else "matched"
 
 
 def compare(sweep: Sweep, baseline: str = "sinusoidal") -> tuple[Panel, ...]:
@@ -112,110 +126,55 @@ def compare(sweep: Sweep, baseline: str = "sinusoidal") -> tuple[Panel, ...]:
     """
     if not sweep.runs:
         raise UserError(f"no runs in {sweep.name}")
-    axes = swept_keys(sweep.runs)
-    panels = []
-    for values in itertools.product(*(_values(sweep.runs, key) for key in axes)):
-        setting = dict(zip(axes, values, strict=True))
-        # A scheme without a key, such as none without pos.base, belongs to every value of it.
-        inside = [
-            run for run in sweep.runs if all(run.setting.get(key, value) == value for key, value in setting.items())
-        ]
-        if inside and all(any(key in run.setting for run in inside) for key in axes):
-            panels.append(_panel(setting, inside, baseline))
-    return tuple(panels)
+    return tuple(_panel(setting, runs, baseline, sweep) for setting, runs in fairness.panels(sweep.runs))
 
 
-def _values(runs: Sequence[Run], key: str) -> list[Any]:
-    """The different values of a key, numbers by size."""
-    different = {str(run.setting[key]): run.setting[key] for run in runs if key in run.setting}
-    return sorted(different.values(), key=_by_size)
-
-
-def _by_size(value: Any) -> tuple[bool, float, str]:
-    number = isinstance(value, int | float)
-    return not number, value if number else 0.0, str(value)
-
-
-def swept_keys(runs: Sequence[Run]) -> list[str]:
-    """The keys that take several values within a scheme: each combination is a panel of its own.
-
-    A choice comes before the values it brings along, so that model=small is one key and not four.
-    """
-    keys = {key for run in runs for key in run.setting}
-    axes: list[str] = []
-    for key in sorted(keys, key=lambda key: ("." in key, key.startswith("pos."), key)):
-        cells: dict[tuple[Any, ...], set[str]] = {}
-        for run in runs:
-            if key in run.setting:
-                cell = (run.scheme, *(str(run.setting.get(axis)) for axis in axes))
-                cells.setdefault(cell, set()).add(str(run.setting[key]))
-        if any(len(values) > 1 for values in cells.values()):
-            axes.append(key)
-    return axes
-
-
-def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str) -> Panel:
-    notices: list[str] = []
-    by_scheme: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
-        by_scheme.setdefault(run.scheme, []).append(run)
-    differences, strangers = _differences(by_scheme, baseline)
+def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep) -> Panel:
+    arms, notices = fairness.by_scheme(runs)
+    chosen, strangers = fairness.differences(arms, baseline, bool(sweep.search))
     notices += strangers.values()
-    budget, provisional = _budget(list(by_scheme.values()))
-    kept = {
-        scheme: tuple(_cut(run, budget) for run in arm if run.last_step >= budget) for scheme, arm in by_scheme.items()
-    }
-    for every in by_scheme.values():
-        going_on = [run for run in every if not run.finished]
-        notices += [f"{run.name} is not finished: step {run.last_step} of {run.budget}" for run in going_on]
+    alike = {scheme: every for scheme, every in arms.items() if scheme not in strangers}
+    budget, compared, provisional = fairness.budget(alike, baseline)
+    kept = {scheme: [_cut(run, budget) for run in alike[scheme] if run.last_step >= budget] for scheme in compared}
+    notices += _unfinished(alike, compared)
     if baseline not in kept:
-        others = ", ".join(kept)
+        others = ", ".join(arms)
         notices.append(f"the baseline {baseline} is missing (there are {others}): no speed-up can be given")
-    machines = {str(run.summary["hardware"]) for run in runs if "hardware" in run.summary}
+    machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
     if len(machines) > 1:
-        notices.append(f"seconds are not comparable: the runs were on {', '.join(sorted(machines))}")
-    arms = []
-    for scheme, arm in kept.items():
-        pairs = _pairs(arm, kept.get(baseline, ())) if scheme not in strangers else []
-        if baseline in kept and scheme not in strangers and not pairs:
+        notices.append(f"seconds are not comparable: the runs were on {', '.join(machines)}")
+    early = provisional and min(len(run.curve["step"]) for every in kept.values() for run in every) < EARLY
+    if early:
+        notices.append(f"fewer than {EARLY} validations so far: no speed-up yet")
+    drawn = []
+    for scheme, every in kept.items():
+        pairs = [] if early else _pairs(every, kept.get(baseline, ()))
+        if baseline in kept and not early and not pairs:
             notices.append(f"{scheme} and {baseline} share no seed: no speed-up can be given")
-        arms.append(_arm(scheme, arm, pairs, budget))
-    arms.sort(key=lambda arm: arm.loss.value)
-    if max(len(arm) for arm in kept.values()) < 2:
+        lost = sum(run.scheme == scheme and fairness.alike(run, every[0]) for run in sweep.diverged)
+        drawn.append(_arm(scheme, every, pairs, budget, lost))
+    drawn += [_arm(scheme, [_cut(run, budget) for run in arms[scheme]], [], budget, 0) for scheme in strangers]
+    drawn.sort(key=lambda arm: arm.loss.value)
+    if max(len(arm.runs) for arm in drawn) < 2:
         notices.append("one seed only: there is no interval, and so no verdict")
-    return Panel(setting, baseline, budget, provisional, tuple(arms), differences, tuple(notices))
+    return Panel(
+        setting=setting,
+        baseline=baseline,
+        budget=budget,
+        provisional=provisional,
+        arms=tuple(drawn),
+        tuned=bool(sweep.search),
+        chosen=chosen,
+        one_machine=len(machines) < 2,
+        notices=tuple(notices),
+    )
 
 
-def _differences(
-    by_scheme: Mapping[str, Sequence[Run]], baseline: str
-) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Which hyperparameters were chosen for each scheme, and which schemes were not treated like the baseline."""
-    first = {scheme: runs[0].setting for scheme, runs in by_scheme.items()}
-    keys = {key for setting in first.values() for key in setting if not key.startswith("pos.")}
-    tuned: dict[str, dict[str, Any]] = {}
-    strangers: dict[str, str] = {}
-    for key in sorted(keys):
-        values = {scheme: setting[key] for scheme, setting in first.items() if key in setting}
-        if len({str(value) for value in values.values()}) < 2:
-            continue
-        if key.partition(".")[0] == TUNED:
-            tuned[key] = values
-            continue
-        for scheme, value in values.items():
-            reference = values.get(baseline, value)
-            if value != reference:
-                strangers.setdefault(
-                    scheme,
-                    f"{scheme} and {baseline} cannot be compared: {key} is {value} for {scheme} and {reference} "
-                    f"for {baseline}",
-                )
-    return tuned, strangers
-
-
-def _budget(arms: Sequence[Sequence[Run]]) -> tuple[int, bool]:
-    """Steps to compare, what every scheme has reached with some seed, and whether it is only a beginning."""
-    reached = min(max(run.last_step for run in arm) for arm in arms)
-    return reached, not all(any(run.finished for run in arm) for arm in arms)
+def _unfinished(arms: fairness.Arms, compared: Sequence[str]) -> list[str]:
+    going_on = [run for every in arms.values() for run in every if not run.finished]
+    notices = [f"{run.name} is not finished: step {run.last_step} of {run.budget}" for run in going_on]
+    waiting = [scheme for scheme in arms if scheme not in compared]
+    return notices + [f"{scheme} is not compared before one of its runs is finished" for scheme in waiting]
 
 
 def _cut(run: Run, budget: int) -> Run:
@@ -225,18 +184,25 @@ def _cut(run: Run, budget: int) -> Run:
     return Run(run.source, run.scheme, run.seed, run.budget, run.setting, curve, run.summary, run.heads)
 
 
-def _arm(scheme: str, runs: Sequence[Run], pairs: Sequence[Pair], budget: int) -> Arm:
+def _arm(scheme: str, runs: Sequence[Run], pairs: Sequence[Pair], budget: int, diverged: int) -> Arm:
     finished = [run.summary for run in runs if run.finished]
-    whole = len(finished) == len(runs)
+    last = [float(run.curve["val_loss"][-1]) for run in runs]
+    # A summary's bits are those of its last loss; a run cut short has as many more as its loss is higher.
+    bits = [
+        loss * run.summary["bits_per_byte"] / run.summary["val_loss"]
+        for run, loss in zip(runs, last, strict=True)
+        if run.finished
+    ]
     return Arm(
         scheme,
         tuple(runs),
-        convergence.mean([float(run.curve["val_loss"][-1]) for run in runs]),
-        convergence.mean([summary["bits_per_byte"] for summary in finished]) if whole and finished else None,
+        convergence.mean(last),
+        convergence.mean(bits) if len(bits) == len(runs) else None,
         finished[0]["parameters"] if finished else None,
         float(np.median([summary["tokens_per_s"] for summary in finished])) if finished else None,
         tuple(_mark(fraction, _levels(pairs, 0, fraction * budget), pairs) for fraction in FRACTIONS) if pairs else (),
         _mark(1.0, list(map(max, *(_levels(pairs, side, budget) for side in (0, 1)))), pairs) if pairs else None,
+        diverged,
     )
 
 

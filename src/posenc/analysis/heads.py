@@ -18,7 +18,7 @@ from posenc.analysis.convergence import Estimate, mean, reached
 from posenc.analysis.runs import Run
 
 FORMED = 0.1
-"""Share of a head's attention on the previous token from which it counts as formed; even attention gives under 0.01."""
+"""Share of its attention on the previous token from which a head counts as formed; even attention gives 1.4 / T."""
 
 DROPPED = 0.1
 """Nats under the bigram table's loss at which the loss counts as having left it behind."""
@@ -121,9 +121,9 @@ def _sentence(rows: Sequence[Row], panel: Panel, bigram: float | None) -> str:
     neither = sum(all(map(math.isinf, pair[1:])) for pair in pairs)
     times = np.array([pair[1:] for pair in both])
     # Within one scheme, or where one of the two always comes at the same step, there is nothing to correlate.
-    if len({scheme for scheme, *_ in both}) > 1 and np.ptp(times, axis=0).all():
+    if len({scheme for scheme, *_ in both}) > 2 and np.ptp(times, axis=0).all():
         rank = stats.spearmanr(times).statistic
-        sentence += f" Over the {len(both)} runs in which both happen, the rank correlation of the two is {rank:.2f}."
+        sentence += f" Over all {len(both)} runs in which both happen, the rank correlation of the two is {rank:.2f}."
     if neither:
         sentence += f" In {neither} of {len(pairs)} runs neither happens."
     return sentence

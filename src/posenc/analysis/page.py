@@ -12,7 +12,7 @@ from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.curves import Band, band, looks, speed_up_band
 from posenc.analysis.figures import window
 from posenc.analysis.published import PUBLISHED
-from posenc.analysis.runs import AXES, Run, Sweep
+from posenc.analysis.runs import AXES, NOT_SEARCHED, Run, Sweep
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -38,7 +38,8 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
         alternatives=[_alternative(panel) for panel in panels],
         why=why if any(why) else None,
         heads=heads,
-        search_keys=list(dict.fromkeys(key for trial in sweep.search for key in trial if key not in _NOT_SEARCHED)),
+        even=_even_share(sweep.runs),
+        search_keys=list(dict.fromkeys(key for trial in sweep.search for key in trial if key not in NOT_SEARCHED)),
         facts=facts(sweep),
         shared=_shared(sweep.runs),
         ours=[row for panel in panels for row in _ours(panel)],
@@ -50,14 +51,20 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
     )
 
 
-_NOT_SEARCHED = ("pos", "seed", "val_loss", "best")
-
-
 def _kind(panels: Sequence[Panel]) -> str:
-    if any(panel.differences for panel in panels):
-        keys = sorted({key for panel in panels for key in panel.differences})
-        return f"tuned comparison: each scheme at its own best {' and '.join(keys)}"
+    if any(panel.tuned for panel in panels):
+        keys = sorted({key for panel in panels for key in panel.chosen})
+        return f"tuned comparison: each scheme at what a search found best for it, {' and '.join(keys) or 'the same'}"
     return "matched comparison: every scheme with the same hyperparameters"
+
+
+def _even_share(runs: Sequence[Run]) -> str:
+    """What attention that is even over all tokens in view gives the one before, where heads are looked at."""
+    length = max(int(run.setting.get("context", 0)) for run in runs)
+    if length < 2:
+        return "very little"
+    seen = range(length // 2 + 1, length + 1)
+    return f"{100 * sum(1 / count for count in seen) / len(seen):.1f}\u00a0%"
 
 
 def _for_script(data: Any) -> str:
@@ -135,7 +142,7 @@ def facts(sweep: Sweep) -> dict[str, str]:
     versions = sorted({", ".join(f"{k} {v}" for k, v in summary.get("versions", {}).items()) for summary in summaries})
     schemes = ", ".join(dict.fromkeys(run.scheme for run in sweep.runs))
     known = {
-        "Command": sweep.command,
+        "Last command": sweep.command,
         "Schemes": schemes,
         "Seeds": ", ".join(map(str, sorted({run.seed for run in sweep.runs}))),
         "Runs": f"{len(sweep.runs)}, {len(summaries)} of them finished",

@@ -46,18 +46,18 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
         lines += ["![Attention heads](heads.png)", ""]
     lines += ["| | |", "|---|---|"]
     for name, value in facts(sweep).items():
-        shown = f"`{value}`" if name == "Command" else value
+        shown = f"`{value}`" if name == "Last command" else value
         lines.append(f"| {name} | {shown} |")
     for notice in [*sweep.notices, *dict.fromkeys(notice for panel in panels for notice in panel.notices)]:
         lines += ["", f"Note: {notice}."]
-    first, source = (f"{sweep.command} && ", f"runs/{sweep.name}") if sweep.command else ("", "wandb://...")
+    first = f"{sweep.command} && " if sweep.command else ""
     lines += [
         "",
         "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to.",
         "To make it again:",
         "",
         "```bash",
-        f"{first}python -m posenc.report {source} --results {folder}",
+        f"{first}python -m posenc.report {sweep.source} --results {folder}",
         "```",
     ]
     return "\n".join(lines) + "\n"

@@ -1,21 +1,27 @@
 """Runs, read back from a sweep's folder."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
 from posenc.config import NOT_THE_CURVE
-from posenc.directory import read_metrics
+from posenc.directory import failed_jobs, read_metrics
 from posenc.errors import UserError
 
 AXES = ("step", "tokens", "seconds")
 """What a curve can be drawn against."""
+
+NOT_SEARCHED = ("pos", "seed", "val_loss", "best", "edge")
+"""What a trial of a search has beside the values it tried."""
 
 MEASURES = ("val_loss", "previous_token", "induction")
 """What a validation measures; the last two are the best attention head's."""
@@ -65,15 +71,19 @@ class Sweep:
         name: of the experiment.
         runs: those that can be compared.
         notices: a sentence for each that cannot, and why.
+        diverged: those whose loss is not a number; they are in no mean, and must not be forgotten.
         search: what `experiment=tuned` tried before, if it did: a mapping a trial.
-        command: how the sweep was started, as far as it is known.
+        command: how the last sweep of these was started, as far as it is known.
+        source: where they were read.
     """
 
     name: str
     runs: tuple[Run, ...]
     notices: tuple[str, ...] = ()
+    diverged: tuple[Run, ...] = ()
     search: tuple[Mapping[str, Any], ...] = ()
     command: str = ""
+    source: str = ""
 
 
 def read_folder(folder: Path) -> Sweep:
@@ -87,18 +97,34 @@ def read_folder(folder: Path) -> Sweep:
         known = sorted({str(file.parents[2]) for file in folder.glob("**/seed*/config.yaml")})
         there = f"; there are {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
         raise UserError(f"no runs in {folder}{there}")
-    runs, notices = gather(_attempts(configurations))
-    if not runs:
-        raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
+    runs, diverged, notices = gather(_attempts(configurations))
     search = folder / "search.json"
     tried = tuple(json.loads(search.read_text())) if search.exists() else ()
-    return Sweep(folder.resolve().name, runs, notices, tried, _command(folder))
+    if tried:
+        runs, superseded = _best_only(runs, tried)
+        notices += superseded
+    notices += tuple(f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed_jobs(folder))
+    if not runs:
+        raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
+    return Sweep(folder.resolve().name, runs, notices, diverged, tried, _command(folder), str(folder))
 
 
-def gather(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """Keep what is sound, a run a scheme, seed and setting, and say in a sentence what was left out."""
+def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """Without the runs of an earlier search, whose best was another."""
+    best = {trial["pos"]: {k: v for k, v in trial.items() if k not in NOT_SEARCHED} for trial in tried if trial["best"]}
+
+    def chosen(run: Run) -> bool:
+        wanted = best.get(run.scheme, {})
+        return all(run.setting.get(key) == canonical(value) for key, value in wanted.items())
+
+    kept, others = [run for run in runs if chosen(run)], [run for run in runs if not chosen(run)]
+    return tuple(kept), tuple(f"{run.source} is of an earlier search; left out" for run in others)
+
+
+def gather(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
+    """What is sound, a run a scheme, seed and setting; what diverged; a sentence for all that was left out."""
     runs: dict[tuple[Any, ...], Run] = {}
-    notices = []
+    diverged, notices = [], []
     for attempt in attempts:
         if isinstance(attempt, str):
             notices.append(attempt)
@@ -106,21 +132,24 @@ def gather(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[str, .
         loss = attempt.curve["val_loss"]
         if not np.isfinite(loss).all():
             step = int(attempt.curve["step"][~np.isfinite(loss)][0])
-            notices.append(f"{attempt.name}: the validation loss is not a number from step {step} on; left out")
+            where = f" ({attempt.source})" if attempt.source else ""
+            notices.append(f"{attempt.name}: the validation loss is not a number from step {step} on; left out{where}")
+            diverged.append(attempt)
             continue
         key = (attempt.scheme, attempt.seed, json.dumps(attempt.setting, sort_keys=True, default=str))
         if key in runs:
             notices.append(f"{attempt.name} was trained more than once; {attempt.source} is shown")
         runs[key] = attempt
-    return tuple(runs.values()), tuple(notices)
+    return tuple(runs.values()), tuple(diverged), tuple(notices)
 
 
 def _attempts(configurations: list[Path]) -> Iterator[Run | str]:
     for file in configurations:
         try:
             yield _read_run(file.parent)
-        except (OSError, KeyError, ValueError) as error:
-            yield f"{file.parent} cannot be read ({type(error).__name__}: {error}); left out"
+        except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            yield f"{file.parent} cannot be read ({type(error).__name__}: {reason}); left out"
 
 
 def _read_run(directory: Path) -> Run | str:
@@ -143,10 +172,17 @@ def run_of(
 ) -> Run:
     """A run from its configuration, the rows of its validations and its summary."""
     curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
-    setting = dict(_flat(config))
+    setting = {key: canonical(value) for key, value in _flat(config)}
     if "precision" in summary:
         setting["precision"] = summary["precision"]
     return Run(source, config["choices"]["pos"], config["seed"], config["steps"], setting, curve, summary, heads)
+
+
+def canonical(value: Any) -> Any:
+    """One form for a value that can be written in several: 10000.0 is 10000."""
+    if isinstance(value, list):
+        return [canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _number(value: Any) -> float:
@@ -183,4 +219,8 @@ def _command(folder: Path) -> str:
     sweep: Any = OmegaConf.load(file)
     overrides = [*sweep.hydra.overrides.hydra, *sweep.hydra.overrides.task]
     shown = [override for override in overrides if not override.startswith(("hydra.mode=", "runs=", "cache="))]
-    return " ".join(["python train.py -m", *shown])
+    return " ".join(["python train.py -m", *map(_quoted, shown)])
+
+
+def _quoted(override: str) -> str:
+    return override if re.fullmatch(r"[\w./,=+~@:-]+", override) else shlex.quote(override)

@@ -24,7 +24,9 @@ def csv_text(panels: Sequence[Panel]) -> str:
                 "scheme": arm.scheme,
                 "baseline": panel.baseline,
                 "seeds": len(arm.runs),
+                "diverged": arm.diverged,
                 "budget": panel.budget,
+                "provisional": int(panel.provisional),
                 "parameters": arm.parameters,
                 "tokens_per_s": finite(arm.tokens_per_s, 0),
                 **_estimate("val_loss", arm.loss),
@@ -37,12 +39,16 @@ def csv_text(panels: Sequence[Panel]) -> str:
                     **common,
                     "fraction": mark.fraction,
                     "level": finite(mark.level),
+                    "pairs": mark.in_steps.seeds,
                     "not_reached": mark.steps.missed,
                     "verdict": arm.verdict if arm.scheme != panel.baseline else "baseline",
                     **_estimate("steps", mark.steps, 1),
                     **_estimate("speed_up_steps", mark.in_steps),
                     **_estimate("speed_up_seconds", mark.in_seconds),
                 }
+                if arm.headline:
+                    row |= {"headline_level": finite(arm.headline.level)}
+                    row |= _estimate("headline_speed_up_steps", arm.headline.in_steps)
                 if mark.in_steps.bootstrap:
                     row["speed_up_steps_bootstrap_low"] = finite(mark.in_steps.bootstrap[0])
                     row["speed_up_steps_bootstrap_high"] = finite(mark.in_steps.bootstrap[1])
@@ -55,14 +61,17 @@ def _with_interval(name: str) -> tuple[str, str, str]:
 
 
 _COLUMNS = [
-    *("setting", "comparison", "scheme", "baseline", "seeds", "budget", "parameters", "tokens_per_s"),
+    *("setting", "comparison", "scheme", "baseline", "seeds", "diverged", "budget", "provisional", "parameters"),
+    "tokens_per_s",
     *_with_interval("val_loss"),
     *_with_interval("bits_per_byte"),
-    *("fraction", "level", "not_reached"),
+    *("fraction", "level", "pairs", "not_reached"),
     *_with_interval("steps"),
     *_with_interval("speed_up_steps"),
     *("speed_up_steps_bootstrap_low", "speed_up_steps_bootstrap_high"),
     *_with_interval("speed_up_seconds"),
+    "headline_level",
+    *_with_interval("headline_speed_up_steps"),
     "verdict",
 ]
 
@@ -88,7 +97,7 @@ def show(panels: Sequence[Panel], notices: Sequence[str] = ()) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
     for panel in panels:
         title = f"After {panel.budget:,} steps" + (f", {panel.title}" if panel.title else "")
         losses = Table(title=title, title_justify="left", title_style="bold")
@@ -97,13 +106,13 @@ def show(panels: Sequence[Panel], notices: Sequence[str] = ()) -> None:
         for arm in panel.arms:
             bits = "-" if arm.bits is None else words.interval(arm.bits)
             size = words.parameters(arm.parameters)
-            losses.add_row(arm.scheme, str(len(arm.runs)), size, words.interval(arm.loss), bits)
+            losses.add_row(arm.scheme, arm.seeds, size, words.interval(arm.loss), bits)
         console.print()
         console.print(losses)
         if panel.rivals:
             console.print()
             console.print(_to_losses(panel))
-        for notice in [*notices, *panel.notices]:
+        for notice in [*notices, *panel.notices] if panel is panels[0] else panel.notices:
             console.print(f"Note: {notice}.")
         console.print()
         console.print(words.against(panel), style="bold")

@@ -32,7 +32,7 @@ def read_group(entity: str, project: str, group: str, api: Any = None) -> Sweep:
     """
     try:
         found = list((api or _public_api()).runs(f"{entity}/{project}", filters={"group": group}))
-        runs, notices = gather(_attempts(found))
+        runs, diverged, notices = gather(_attempts(found))
     except UserError:
         raise
     except Exception as error:  # W&B raises many kinds: no key, no network, no such project
@@ -41,7 +41,7 @@ def read_group(entity: str, project: str, group: str, api: Any = None) -> Sweep:
     if not runs:
         why = f": {'; '.join(notices)}" if notices else ""
         raise UserError(f"no runs in group {group} of {entity}/{project} on W&B{why}")
-    return Sweep(group, runs, notices)
+    return Sweep(group, runs, notices, diverged, source=f"wandb://{entity}/{project}/{group}")
 
 
 def _public_api() -> Any:

@@ -58,10 +58,10 @@ def against(panel: Panel) -> str:
         return alone(panel)
     where = f"At {panel.title}, against" if panel.title else "Against"
     begun = f", after the first {panel.budget} steps" if panel.provisional else ""
-    tuned = ", each scheme at its own best" if panel.differences else ""
-    parts = "; ".join(map(_rival, panel.rivals))
+    tuned = ", each scheme at its own best" if panel.tuned else ""
+    parts = "; ".join(_rival(arm, panel.one_machine) for arm in panel.rivals)
     level = panel.rivals[0].marks[-1].level
-    return f"{where} {panel.baseline}'s last loss of {level:.3f}{tuned}{begun}{_over(panel.rivals)}: {parts}."
+    return f"{where} {panel.baseline}'s lowest loss of {level:.3f}{tuned}{begun}{_over(panel.rivals)}: {parts}."
 
 
 def _over(rivals: Sequence[Arm]) -> str:
@@ -72,15 +72,33 @@ def _over(rivals: Sequence[Arm]) -> str:
     return f" (95 % intervals over {seeds(counts[0]) if len(counts) == 1 else f'{counts[0]} to {counts[-1]} seeds'})"
 
 
-def _rival(arm: Arm) -> str:
+def _rival(arm: Arm, one_machine: bool) -> str:
     assert arm.headline is not None
-    steps, seconds = arm.headline.in_steps, arm.headline.in_seconds
+    steps = arm.headline.in_steps
+    lost = f" ({arm.diverged} of {len(arm.runs) + arm.diverged} runs diverged)" if arm.diverged else ""
     if steps.low is None or steps.high is None:
-        return f"{arm.scheme} is {arm.verdict} from {seeds(steps.seeds)}, {times(steps)} in steps"
+        return f"{arm.scheme} is {arm.verdict} from {seeds(steps.seeds)}{lost}, {times(steps)} in steps"
+    missed = arm.marks[-1].steps.missed
+    level = f" to {arm.headline.level:.3f}, the lowest that both reach," if missed else ""
+    if arm.verdict == "slower":
+        never = "never gets there;" if missed == steps.seeds else "does not always get there;" if missed else "needs"
+        needs = f"{never}{level} it needs" if missed else never
+        more = f"{_short(1 / steps.value)} times the steps ({_short(1 / steps.high)}–{_short(1 / steps.low)})"
+        return f"{arm.scheme} is slower{lost}: it {needs} {more}"
     if arm.verdict == "faster":
         fewer = f"{_short(steps.value)} times fewer steps ({_short(steps.low)}–{_short(steps.high)})"
-        return f"{arm.scheme} is faster, with {fewer} and {_short(seconds.value)} times less time"
-    return f"{arm.scheme} is {arm.verdict}, {times(steps)}"
+        return f"{arm.scheme} is faster, with {fewer}{_time(arm.headline.in_seconds) if one_machine else ''}"
+    return f"{arm.scheme} is {arm.verdict}{lost},{level} {times(steps)}"
+
+
+def _time(seconds: Estimate) -> str:
+    """What the steps come to in time: fewer but slower steps must not look better than they are."""
+    if seconds.low is None or seconds.high is None:
+        return ""
+    if seconds.value >= 1:
+        return f" and {_short(seconds.value)} times less time ({_short(seconds.low)}–{_short(seconds.high)})"
+    longer = f"{_short(1 / seconds.value)} times the time ({_short(1 / seconds.high)}–{_short(1 / seconds.low)})"
+    return f", but takes {longer}"
 
 
 def alone(panel: Panel) -> str:

@@ -11,8 +11,12 @@ COUNTED = 4_000_000
 """Training tokens counted at most: enough for bytes, and a second's work."""
 
 
-def bigram_loss(train: NDArray[np.integer], windows: NDArray[np.integer], vocab_size: int) -> float:
-    """Mean nats per token of the bigram table of a text, on other windows of it.
+SEEN = 20
+"""Tokens a pair of those in the text that there must be, so that the table is not starved."""
+
+
+def bigram_loss(train: NDArray[np.integer], windows: NDArray[np.integer], vocab_size: int) -> float | None:
+    """Mean nats per token of the bigram table of a text, on other windows of it; None if the text is too thin for one.
 
     Counts are smoothed by Witten and Bell's rule (1991): a token that has been followed by many different ones leaves
     more to the plain frequencies, which in turn are smoothed by one.
@@ -23,6 +27,8 @@ def bigram_loss(train: NDArray[np.integer], windows: NDArray[np.integer], vocab_
         vocab_size: V.
     """
     tokens = np.asarray(train[:COUNTED], dtype=np.int64)
+    if len(tokens) < SEEN * len(np.unique(tokens)) ** 2:
+        return None
     frequency = np.bincount(tokens, minlength=vocab_size) + 1.0
     frequency /= frequency.sum()
     pairs, counts = np.unique(tokens[:-1] * vocab_size + tokens[1:], return_counts=True)

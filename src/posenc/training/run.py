@@ -40,7 +40,8 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
     if directory.finished():
         return show_finished(directory)
     chosen = {group: choice for group, choice in choices.items() if "/" not in group}
-    return train({**config, "choices": chosen}, settings, directory, corpus, hardware)
+    made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
+    return train({**config, **made_of}, settings, directory, corpus, hardware)
 
 
 def train(
