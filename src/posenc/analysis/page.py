@@ -31,7 +31,7 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
     return environment.get_template("report.html.j2").render(
         sweep=sweep,
         panels=panels,
-        kind=_kind(panels),
+        kind=_kind(sweep),
         notices=[*sweep.notices, *dict.fromkeys(notice for panel in panels for notice in panel.notices)],
         look=look,
         words=words,
@@ -39,7 +39,7 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
         why=why if any(why) else None,
         heads=heads,
         even=_even_share(sweep.runs),
-        search_keys=list(dict.fromkeys(key for trial in sweep.search for key in trial if key not in NOT_SEARCHED)),
+        search_keys=_searched(sweep),
         facts=facts(sweep),
         shared=_shared(sweep.runs),
         ours=[row for panel in panels for row in _ours(panel)],
@@ -51,11 +51,15 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
     )
 
 
-def _kind(panels: Sequence[Panel]) -> str:
-    if any(panel.tuned for panel in panels):
-        keys = sorted({key for panel in panels for key in panel.chosen})
-        return f"tuned comparison: each scheme at what a search found best for it, {' and '.join(keys) or 'the same'}"
+def _kind(sweep: Sweep) -> str:
+    if sweep.search:
+        return f"tuned comparison: each scheme at the {' and '.join(_searched(sweep))} that a search found best for it"
     return "matched comparison: every scheme with the same hyperparameters"
+
+
+def _searched(sweep: Sweep) -> list[str]:
+    """The keys that a search tried values of."""
+    return list(dict.fromkeys(key for trial in sweep.search for key in trial if key not in NOT_SEARCHED))
 
 
 def _even_share(runs: Sequence[Run]) -> str:

@@ -79,16 +79,16 @@ def _rival(arm: Arm, one_machine: bool) -> str:
     if steps.low is None or steps.high is None:
         return f"{arm.scheme} is {arm.verdict} from {seeds(steps.seeds)}{lost}, {times(steps)} in steps"
     missed = arm.marks[-1].steps.missed
-    level = f" to {arm.headline.level:.3f}, the lowest that both reach," if missed else ""
+    level = f" to {arm.headline.level:.3f}, the lowest that both reach" if missed else ""
     if arm.verdict == "slower":
         never = "never gets there;" if missed == steps.seeds else "does not always get there;" if missed else "needs"
-        needs = f"{never}{level} it needs" if missed else never
+        needs = f"{never}{level}, it needs" if missed else never
         more = f"{_short(1 / steps.value)} times the steps ({_short(1 / steps.high)}–{_short(1 / steps.low)})"
         return f"{arm.scheme} is slower{lost}: it {needs} {more}"
     if arm.verdict == "faster":
         fewer = f"{_short(steps.value)} times fewer steps ({_short(steps.low)}–{_short(steps.high)})"
         return f"{arm.scheme} is faster, with {fewer}{_time(arm.headline.in_seconds) if one_machine else ''}"
-    return f"{arm.scheme} is {arm.verdict}{lost},{level} {times(steps)}"
+    return f"{arm.scheme} is {arm.verdict}{lost}, {times(steps)}{level}"
 
 
 def _time(seconds: Estimate) -> str:
