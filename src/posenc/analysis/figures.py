@@ -36,6 +36,7 @@ def curves(panels: Sequence[Panel]) -> "Figure":
         figure = Figure(figsize=(10, 4.2 * len(panels)), layout="constrained")
         for row, panel in zip(figure.subplots(len(panels), 2, squeeze=False), panels, strict=True):
             _losses(row[0], panel, look)
+            _legend_once(figure, row[0])
             if panel.rivals:
                 _speed_ups(row[1], panel, look)
             else:
@@ -67,9 +68,7 @@ def heads(panels: Sequence[Panel]) -> "Figure":
                 axes.set_xlim(0, panel.budget)
                 if measure != "val_loss":
                     axes.set_ylim(0, max(0.05, axes.get_ylim()[1]))
-            if row[0].get_subplotspec().is_first_row():
-                handles, labels = row[0].get_legend_handles_labels()
-                figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
+            _legend_once(figure, row[0])
             bigram, (low, high) = bigram_loss(panel), window(panel.arms)
             if bigram is not None and low < bigram < high:
                 row[0].axhline(bigram, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
@@ -104,6 +103,13 @@ def save(figure: "Figure", file: Path) -> None:
     partial.replace(file)
 
 
+def _legend_once(figure: "Figure", axes: Any) -> None:
+    """One legend for all panels, under them, where it hides no curve."""
+    if axes.get_subplotspec().is_first_row():
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
+
+
 def _losses(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
     if panel.rivals:
         for mark in panel.rivals[0].marks:
@@ -120,7 +126,6 @@ def _losses(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
     seeds = sorted({len(arm.runs) for arm in panel.arms})
     over = words.seeds(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     axes.set_title(f"{panel.title + ': ' if panel.title else ''}mean over {over}, 95 % band", loc="left", fontsize=10)
-    axes.legend(frameon=False, handlelength=3)
     if panel.rivals:
         axes.annotate(
             f"grey lines: {panel.baseline}'s loss after 25, 50, 75, 100 %",
