@@ -135,6 +135,20 @@ def test_a_scheme_that_was_not_treated_alike_does_not_cut_the_others_short():
     assert {one.scheme for one in panel.rivals} == {"none"}
 
 
+def test_a_stray_scheme_measured_only_after_the_others_ended_is_named_and_not_drawn():
+    late = run("rope", 0, setting={"eval_every": 400})
+    late = replace(late, curve={name: values[-1:] + 100 * (name == "step") for name, values in late.curve.items()})
+    (panel,) = compare(sweep(late, run("none", 0), run("sinusoidal", 0, setting={"eval_every": 10})))
+    assert {one.scheme for one in panel.arms} == {"none", "sinusoidal"}
+    assert any("rope and sinusoidal cannot be compared: eval_every is 400" in notice for notice in panel.notices)
+
+
+def test_a_seed_trained_twice_counts_once():
+    (panel,) = compare(sweep(run("rope", 0), run("rope", 0, pace=3), run("sinusoidal", 0)))
+    assert len(arm(panel, "rope").runs) == 1
+    assert "rope, seed 0 is there more than once; rope/0 is shown" in panel.notices
+
+
 def test_a_scheme_that_lost_runs_is_not_called_faster_for_the_rest_of_them():
     found = replace(pair(), diverged=(run("rope", 3), run("rope", 4)))
     (panel,) = compare(found)

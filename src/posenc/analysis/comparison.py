@@ -153,7 +153,9 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
             notices.append(f"{scheme} and {baseline} share no seed: no speed-up can be given")
         lost = sum(run.scheme == scheme and fairness.alike(run, every[0]) for run in sweep.diverged)
         drawn.append(_arm(scheme, every, pairs, budget, lost))
-    drawn += [_arm(scheme, [_cut(run, budget) for run in arms[scheme]], [], budget, 0) for scheme in strangers]
+    for scheme in strangers:
+        begun = [_cut(run, budget) for run in arms[scheme] if run.curve["step"][0] <= budget]
+        drawn += [_arm(scheme, begun, [], budget, 0)] if begun else []
     drawn.sort(key=lambda arm: arm.loss.value)
     if max(len(arm.runs) for arm in drawn) < 2:
         notices.append("one seed only: there is no interval, and so no verdict")

@@ -45,7 +45,7 @@ def curves(panels: Sequence[Panel]) -> "Figure":
 
 
 def heads(panels: Sequence[Panel]) -> "Figure":
-    """A row a panel: the loss, and under it the share of the best head's attention on the previous token."""
+    """A row a panel: the loss, beside it where the best heads look: at the token before, at what to copy."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -122,8 +122,8 @@ def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple
 
 
 def gather(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
-    """What is sound, a run a scheme, seed and setting; what diverged; a sentence for all that was left out."""
-    runs: dict[tuple[Any, ...], Run] = {}
+    """What is sound, what diverged, and a sentence for all that was left out."""
+    runs: list[Run] = []
     diverged, notices = [], []
     for attempt in attempts:
         if isinstance(attempt, str):
@@ -132,15 +132,12 @@ def gather(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, .
         loss = attempt.curve["val_loss"]
         if not np.isfinite(loss).all():
             step = int(attempt.curve["step"][~np.isfinite(loss)][0])
-            where = f" ({attempt.source})" if attempt.source else ""
-            notices.append(f"{attempt.name}: the validation loss is not a number from step {step} on; left out{where}")
+            sentence = f"{attempt.name}: the validation loss is not a number from step {step} on; left out"
+            notices.append(f"{sentence} ({attempt.source})")
             diverged.append(attempt)
             continue
-        key = (attempt.scheme, attempt.seed, json.dumps(attempt.setting, sort_keys=True, default=str))
-        if key in runs:
-            notices.append(f"{attempt.name} was trained more than once; {attempt.source} is shown")
-        runs[key] = attempt
-    return tuple(runs.values()), tuple(diverged), tuple(notices)
+        runs.append(attempt)
+    return tuple(runs), tuple(diverged), tuple(notices)
 
 
 def _attempts(configurations: list[Path]) -> Iterator[Run | str]:

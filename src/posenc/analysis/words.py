@@ -53,7 +53,7 @@ def share(fraction: float) -> str:
 
 
 def against(panel: Panel) -> str:
-    """The verdict of a panel in one sentence: every scheme against the baseline's last loss."""
+    """The verdict of a panel in one sentence: every scheme against the baseline's lowest loss."""
     if not panel.rivals:
         return alone(panel)
     where = f"At {panel.title}, against" if panel.title else "Against"
@@ -79,16 +79,15 @@ def _rival(arm: Arm, one_machine: bool) -> str:
     if steps.low is None or steps.high is None:
         return f"{arm.scheme} is {arm.verdict} from {seeds(steps.seeds)}{lost}, {times(steps)} in steps"
     missed = arm.marks[-1].steps.missed
-    level = f" to {arm.headline.level:.3f}, the lowest that both reach" if missed else ""
+    level = f"to {arm.headline.level:.3f}, the lowest that both reach"
     if arm.verdict == "slower":
-        never = "never gets there;" if missed == steps.seeds else "does not always get there;" if missed else "needs"
-        needs = f"{never}{level}, it needs" if missed else never
-        more = f"{_short(1 / steps.value)} times the steps ({_short(1 / steps.high)}–{_short(1 / steps.low)})"
-        return f"{arm.scheme} is slower{lost}: it {needs} {more}"
+        never = "it never gets there" if missed == steps.seeds else "it does not always get there"
+        more = f"it needs {_short(1 / steps.value)} times the steps ({_short(1 / steps.high)}–{_short(1 / steps.low)})"
+        return f"{arm.scheme} is slower{lost}: " + (f"{never}; {level}, {more}" if missed else more)
     if arm.verdict == "faster":
         fewer = f"{_short(steps.value)} times fewer steps ({_short(steps.low)}–{_short(steps.high)})"
         return f"{arm.scheme} is faster, with {fewer}{_time(arm.headline.in_seconds) if one_machine else ''}"
-    return f"{arm.scheme} is {arm.verdict}{lost}, {times(steps)}{level}"
+    return f"{arm.scheme} is {arm.verdict}{lost}, {times(steps)}" + (f" {level}" if missed else "")
 
 
 def _time(seconds: Estimate) -> str:

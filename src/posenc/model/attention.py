@@ -28,17 +28,17 @@ class Attention(nn.Module):
         A causal mask is in the bias already, where there is a bias.
         """
         q, k, v, mask = self._placed(x, scheme, positions, bias)
+        causal = self.causal and mask is None
         if _fused_is_slow(q):
-            mixed = _weights(q, k, mask, self._hides_the_future(mask)) @ v
+            mixed = _weights(q, k, mask, causal) @ v
         else:
-            causal = self._hides_the_future(mask)
             mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
         return self.out(mixed.transpose(1, 2).flatten(-2))
 
     def weights(self, x: Tensor, scheme: PositionScheme, positions: Tensor, bias: Tensor | None) -> Tensor:
         """What each token attends to: arguments of `forward` -> (B, H, T, T), rows sum to 1."""
         q, k, _, mask = self._placed(x, scheme, positions, bias)
-        return _weights(q, k, mask, self._hides_the_future(mask))
+        return _weights(q, k, mask, self.causal and mask is None)
 
     def _placed(
         self, x: Tensor, scheme: PositionScheme, positions: Tensor, bias: Tensor | None
@@ -47,9 +47,6 @@ class Attention(nn.Module):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = scheme.rotate(q, k, positions)
         return q, k, v, None if bias is None else bias.to(q.dtype)
-
-    def _hides_the_future(self, mask: Tensor | None) -> bool:
-        return self.causal and mask is None
 
 
 def _fused_is_slow(q: Tensor) -> bool:
