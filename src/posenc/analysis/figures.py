@@ -97,9 +97,12 @@ def save_all(panels: Sequence[Panel], folder: Path) -> None:
 
 def save(figure: "Figure", file: Path) -> None:
     """Write a figure as .png or .svg, whole or not at all, the same bytes for the same data."""
+    import matplotlib
+
     partial = file.with_name(f".{file.name}")
     metadata = {"Date": None} if file.suffix == ".svg" else {}
-    figure.savefig(partial, format=file.suffix[1:], dpi=160, metadata=metadata)
+    with matplotlib.rc_context(_STYLE):  # what concerns the file is read here, not where the figure was drawn
+        figure.savefig(partial, format=file.suffix[1:], dpi=160, metadata=metadata)
     partial.replace(file)
 
 

@@ -40,7 +40,7 @@ def _short(ratio: float) -> str:
 
 
 def _missed(estimate: Estimate) -> str:
-    every = "" if estimate.missed == estimate.seeds else f" with {estimate.missed} of {estimate.seeds} seeds"
+    every = "" if estimate.missed == estimate.seeds else f" ({estimate.missed} of {estimate.seeds})"
     return f"not reached{every}"
 
 
