@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from posenc.model import Transformer
-from posenc.objectives import Causal
+from posenc.objectives import loss
 from posenc.positions import Rotary
 from posenc.training import provenance
 from posenc.training.heads import Heads
@@ -26,15 +26,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    objective = Causal()
     windows = torch.randint(90, (WINDOWS, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
     model = Transformer(256, CONTEXT, layers=4, width=128, heads=4, scheme=Rotary(32))
     optimiser, _ = AdamWCosine(0.003, 0.1, 0.1, [0.9, 0.95], 0.1, 1.0).build(model, 300)
     heads = Heads(windows, CONTEXT, every=1)
 
     def step() -> None:
-        inputs, targets = objective.inputs_and_targets(windows[:BATCH])
-        objective.loss(model(inputs), targets).backward()
+        batch = windows[:BATCH]
+        loss(model(batch[:, :-1]), batch[:, 1:]).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
@@ -42,8 +41,7 @@ def main() -> None:
     def validate() -> None:
         with torch.inference_mode():
             for batch in windows.split(BATCH):
-                inputs, targets = objective.inputs_and_targets(batch)
-                objective.loss(model(inputs), targets).item()
+                loss(model(batch[:, :-1]), batch[:, 1:]).item()
 
     def look() -> None:
         with torch.inference_mode():

@@ -81,7 +81,9 @@ def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    groups = {folder.name: {file.stem for file in folder.iterdir()} for folder in conf.iterdir() if folder.is_dir()}
+    groups: dict[str, set[str]] = {}
+    for file in conf.glob("*/**/*.yaml"):
+        groups.setdefault(str(file.parent.relative_to(conf)), set()).add(file.stem)
     plain = [argument for argument in arguments if not argument.startswith("-")]
     overrides = OverridesParser.create().parse_overrides(plain)
     chosen = []

@@ -18,7 +18,11 @@ from omegaconf import OmegaConf
 
 from posenc.errors import UserError
 
-SUPPLIED = {"model": {"vocab_size", "context", "scheme", "causal", "seed"}, "logger": {"directory", "config"}}
+SUPPLIED = {
+    "model": {"vocab_size", "context", "scheme", "attention", "causal", "seed"},
+    "objective": {"vocab_size"},
+    "logger": {"directory", "config"},
+}
 """Arguments that the program supplies to a group's constructor, not the configuration."""
 
 NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
@@ -84,21 +88,30 @@ def check(config: Mapping[str, Any]) -> Settings:
     Raises:
         UserError: on the first unknown key or impossible value, naming the key, the value and what is allowed.
     """
-    from hydra.utils import get_object
-
     groups = {key: value for key, value in config.items() if isinstance(value, Mapping)}
     for group, values in groups.items():
-        if "_target_" not in values:
-            raise UserError(f"{group} is not a key; see --help and --cfg job")
-        given = {key: value for key, value in values.items() if key != "_target_"}
-        hints = _parameters(get_object(values["_target_"]))
-        _check_types(f"{group}.", given, {key: hints[key] for key in hints.keys() - SUPPLIED.get(group, set())})
+        _check_group(group, values)
     loose = {key: value for key, value in config.items() if key not in groups}
     hints = typing.get_type_hints(Settings)
     _check_types("", loose, hints)
     for key in hints.keys() - loose.keys():
         raise UserError(f"{key} is missing; see --cfg job for its default")
     return Settings(**loose)
+
+
+def _check_group(group: str, values: Mapping[str, Any]) -> None:
+    """The keys of a group, and those of the groups inside it."""
+    from hydra.utils import get_object
+
+    if "_target_" not in values:
+        raise UserError(f"{group} is not a key; see --help and --cfg job")
+    hints = _parameters(get_object(values["_target_"]))
+    known = {key: hints[key] for key in hints.keys() - SUPPLIED.get(group, set())}
+    inner = {key: value for key, value in values.items() if key in known and isinstance(value, Mapping)}
+    plain = {key: value for key, value in values.items() if key != "_target_" and key not in inner}
+    _check_types(f"{group}.", plain, known)
+    for key, value in inner.items():
+        _check_group(f"{group}.{key}", value)
 
 
 def _parameters(target: Any) -> dict[str, Any]:

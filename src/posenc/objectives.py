@@ -1,24 +1,155 @@
-"""What is predicted from a window of text, and the loss of the prediction."""
+"""What is predicted from a window of text, and the loss of the prediction.
 
+An objective says what attention it needs (`causal`), how many tokens a window holds beyond the context (`lookahead`),
+how many tokens the model must know (`vocab_size`), and whether its losses add up to the text's likelihood
+(`likelihood`), so that bits per byte mean something.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from posenc.generation import fill, generate
+
+if TYPE_CHECKING:
+    from posenc.data.tokens import Tokenizer
+    from posenc.model import Transformer
+
+UNSEEN = -100
+"""The target of a token that is not to be predicted."""
+
+
+class Objective(Protocol):
+    """What a training step asks of an objective.
+
+    Attributes:
+        causal: whether a token sees only itself and what stands before it.
+        lookahead: tokens that a window holds beyond the context length.
+        likelihood: whether the losses of all tokens add up to the likelihood of the text.
+        vocab_size: the tokens the model reads, which may be more than the tokenizer's.
+        prompt: what a finished run shows its model.
+    """
+
+    causal: bool
+    lookahead: int
+    likelihood: bool
+    vocab_size: int
+    prompt: str
+
+    def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """window (B, T + lookahead), noise (B, T + lookahead, 2) in [0, 1) -> what is read and what is wanted, (B, T).
+
+        The noise decides all that is left to chance, and it is the same for every scheme.
+        """
+        ...
+
+    def answer(
+        self,
+        model: "Transformer",
+        tokenizer: "Tokenizer",
+        prompt: str,
+        tokens: int,
+        context: int,
+        temperature: float = 0.8,
+        seed: int = 0,
+    ) -> str:
+        """What a trained model makes of a prompt."""
+        ...
+
+
+def loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """logits (B, T, V), targets (B, T), some UNSEEN -> mean nats per predicted token, float32, shape ()."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=UNSEEN)
 
 
 class Causal:
     """Predict every token from those before it (GPT).
 
-    Attributes:
-        causal: the attention this objective needs.
-        lookahead: tokens that a window holds beyond the context length.
+    Args:
+        vocab_size: the tokenizer's tokens.
     """
 
     causal = True
     lookahead = 1
+    likelihood = True
+    prompt = "In the beginning"
 
-    def inputs_and_targets(self, window: Tensor) -> tuple[Tensor, Tensor]:
-        """window (B, T+1) -> what the model reads (B, T), what it must predict (B, T)."""
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+
+    def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """All but the last token, and all but the first."""
         return window[:, :-1], window[:, 1:]
 
-    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """logits (B, T, V), targets (B, T) -> mean nats per predicted token, float32, shape ()."""
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+    def answer(
+        self,
+        model: "Transformer",
+        tokenizer: "Tokenizer",
+        prompt: str,
+        tokens: int,
+        context: int,
+        temperature: float = 0.8,
+        seed: int = 0,
+    ) -> str:
+        """The prompt and `tokens` sampled tokens after it."""
+        return generate(model, tokenizer, prompt, tokens, context, temperature, seed)
+
+
+class Masked:
+    """Predict a few tokens of a window from all the others (BERT; Devlin et al. 2019, section 3.1).
+
+    As in BERT's code, every window has the same number of tokens to predict, so that a loss is the same mean whatever
+    the number of devices. The blank is a token of its own, after the tokenizer's.
+
+    Args:
+        vocab_size: the tokenizer's tokens.
+        share: of the tokens of a window that are to be predicted.
+        blanked: share of those that the model sees as a blank.
+        swapped: share of those that it sees as a token drawn at random; it sees the rest as they are.
+
+    Raises:
+        ValueError: if a share is out of range.
+    """
+
+    causal = False
+    lookahead = 0
+    likelihood = False
+    prompt = "In the beg_nning God cr_ated the heav_n and the e_rth."
+
+    def __init__(self, vocab_size: int, share: float = 0.15, blanked: float = 0.8, swapped: float = 0.1) -> None:
+        if not 0 < share < 1:
+            raise ValueError(f"share={share} must be above 0 and below 1")
+        if not 0 <= blanked <= 1:
+            raise ValueError(f"blanked={blanked} must be between 0 and 1")
+        if not 0 <= swapped <= 1 - blanked:
+            raise ValueError(f"swapped={swapped} must be between 0 and 1 - blanked={1 - blanked:g}")
+        self.blank = vocab_size
+        self.vocab_size = vocab_size + 1
+        self.share, self.blanked, self.swapped = share, blanked, swapped
+
+    def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The window with some tokens replaced, and those tokens; its noise says which, and by what."""
+        which, what = noise.unbind(-1)
+        count = max(1, round(self.share * window.shape[-1]))
+        places = which.argsort(dim=-1, stable=True)[:, :count]
+        chosen = torch.zeros_like(window, dtype=torch.bool).scatter_(-1, places, True)
+        # Where a token is swapped, `what` is even between blanked and blanked + swapped, and so is its remainder.
+        drawn = ((what - self.blanked) / max(self.swapped, 1e-9) * self.blank).long().clamp(0, self.blank - 1)
+        seen = torch.where(what < self.blanked + self.swapped, drawn, window)
+        seen = torch.where(what < self.blanked, self.blank, seen)
+        return torch.where(chosen, seen, window), window.masked_fill(~chosen, UNSEEN)
+
+    def answer(
+        self,
+        model: "Transformer",
+        tokenizer: "Tokenizer",
+        prompt: str,
+        tokens: int,  # noqa: ARG002
+        context: int,
+        temperature: float = 0.8,  # noqa: ARG002
+        seed: int = 0,  # noqa: ARG002
+    ) -> str:
+        """The prompt with each _ filled by the likeliest token."""
+        return fill(model, tokenizer, prompt, self.blank, context)

@@ -51,5 +51,5 @@ def test_runs_that_did_not_look_at_their_heads_have_no_story():
 @pytest.mark.parametrize("scheme", ["rope", "none"])
 def test_the_loss_leaves_the_bigram_table_behind_at_a_tenth_of_a_nat_under_it(scheme):
     one = run(scheme, 0)
-    step = heads.dropped(one, bigram=2.9)
+    step = heads.dropped(one, floor=2.9)
     assert 2 + 2 * np.exp(-step / 100) == pytest.approx(2.8, abs=0.01)

@@ -50,7 +50,11 @@ def test_a_stream_begun_later_goes_on_with_the_same_batches():
     whole = list(batches().stream(0, 6))
     resumed = list(batches().stream(4, 6))
     assert len(whole) == 6
-    assert all(torch.equal(a, b) for a, b in zip(whole[4:], resumed, strict=True))
+    assert all(
+        torch.equal(a, b)
+        for one, other in zip(whole[4:], resumed, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def test_windows_are_consecutive_tokens_and_reach_both_ends():

@@ -42,7 +42,7 @@ def test_an_empty_row_of_a_corpus_is_no_token(tmp_path):
         def rows(self, split):  # noqa: ARG002
             return iter([b"", TEXT, b"", TEXT])
 
-    prepared = prepare(Rows("local"), BytePairs(300), tmp_path, "rows", 10)
+    prepared = prepare(Rows("local"), BytePairs(300), tmp_path, "rows", 9, 10)
     assert prepared.tokenizer.decode(prepared.valid.ids).encode() == TEXT * 2
 
 

@@ -21,7 +21,7 @@ every_scheme = pytest.mark.parametrize("name", SCHEMES)
 
 
 def model(name: str, layers: int = 2, seed: int = 0, causal: bool = True) -> Transformer:
-    built = Transformer(VOCAB, CONTEXT, layers, WIDTH, HEADS, SCHEMES[name](), causal, seed)
+    built = Transformer(VOCAB, CONTEXT, layers, WIDTH, HEADS, SCHEMES[name](), causal=causal, seed=seed)
     block: Any
     for block in built.blocks:  # larger weights, so that attention is far from uniform
         block.attention.qkv.weight.data.mul_(20)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from posenc.analysis import words
 from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.curves import Band, Look, band, looks, speed_up_band
-from posenc.analysis.heads import bigram_loss, measured
+from posenc.analysis.heads import measured, orderless
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,11 +69,11 @@ def heads(panels: Sequence[Panel]) -> "Figure":
                 if measure != "val_loss":
                     axes.set_ylim(0, max(0.05, axes.get_ylim()[1]))
             _legend_once(figure, row[0])
-            bigram, (low, high) = bigram_loss(panel), window(panel.arms)
-            if bigram is not None and low < bigram < high:
-                row[0].axhline(bigram, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
+            floor, (low, high) = orderless(panel), window(panel.arms)
+            if floor is not None and low < floor.loss < high:
+                row[0].axhline(floor.loss, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
                 row[0].annotate(
-                    "bigram table", (1, bigram), xycoords=("axes fraction", "data"),
+                    floor.table, (1, floor.loss), xycoords=("axes fraction", "data"),
                     ha="right", va="bottom", fontsize=8, color="#444444",
                 )  # fmt: skip
             if panel.title:

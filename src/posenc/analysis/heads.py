@@ -1,7 +1,8 @@
 """Why a scheme is faster: when its first previous-token head forms, beside the moment the loss falls.
 
-Without order a model knows the present token and at best a bag of the others, and its loss comes down to about that of
-the text's bigram table. It falls further once a head looks at the token before.
+Without order a causal model knows the present token and at best a bag of the others, and its loss comes down to about
+that of the text's bigram table; a masked one knows only the bag, and comes down to the token frequencies. The loss
+falls further once a head looks at the token before.
 """
 
 import math
@@ -21,7 +22,22 @@ FORMED = 0.1
 """Share of its attention on the previous token from which a head counts as formed; even attention gives 1.4 / T."""
 
 DROPPED = 0.1
-"""Nats under the bigram table's loss at which the loss counts as having left it behind."""
+"""Nats under the orderless loss at which a loss counts as having left it behind."""
+
+
+@dataclass(frozen=True)
+class Orderless:
+    """What can be had of a text without order.
+
+    Attributes:
+        loss: nats per token.
+        table: what has that loss.
+        known: what it looks at.
+    """
+
+    loss: float
+    table: str
+    known: str
 
 
 @dataclass(frozen=True)
@@ -31,7 +47,7 @@ class Row:
     Attributes:
         scheme: its name.
         formed: steps to its first previous-token head.
-        dropped: steps to a loss of DROPPED under the bigram table's; None where that is not known.
+        dropped: steps to a loss of DROPPED under the orderless one; None where that is not known.
         share, induction: of the best head, at the end.
     """
 
@@ -49,13 +65,13 @@ class Story:
     Attributes:
         sentence: in words.
         rows: a scheme each, the first to form a head first.
-        bigram: the loss of the text's bigram table; None where no run is finished.
+        orderless: what can be had without order; None where no run is finished.
         heads: every head of one run a scheme at its end: scheme, seed, layer, head and its shares by distance.
     """
 
     sentence: str
     rows: tuple[Row, ...]
-    bigram: float | None
+    orderless: Orderless | None
     heads: tuple[Mapping[str, object], ...]
 
 
@@ -64,10 +80,16 @@ def measured(arms: Sequence[Arm]) -> bool:
     return all(np.isfinite(run.curve["previous_token"]).any() for arm in arms for run in arm.runs)
 
 
-def bigram_loss(panel: Panel) -> float | None:
-    """The loss of the text's bigram table, as the runs have it."""
-    known = (run.summary.get("bigram_loss") for arm in panel.arms for run in arm.runs)
-    return next((value for value in known if value is not None), None)
+def orderless(panel: Panel) -> Orderless | None:
+    """What can be had without order, as the runs have it; a masked run has no bigram loss."""
+    summaries = [run.summary for arm in panel.arms for run in arm.runs if run.finished]
+    if not summaries:
+        return None
+    if "bigram_loss" in summaries[0]:
+        loss = summaries[0]["bigram_loss"]
+        return None if loss is None else Orderless(loss, "bigram table", "the present token alone")
+    loss = summaries[0].get("unigram_loss")
+    return None if loss is None else Orderless(loss, "token frequencies", "the frequencies of the tokens")
 
 
 def formed(run: Run) -> float:
@@ -82,41 +104,41 @@ def _known(run: Run, measure: str) -> tuple[NDArray[np.float64], NDArray[np.floa
     return run.curve["step"][known], run.curve[measure][known]
 
 
-def dropped(run: Run, bigram: float) -> float:
-    """The first step at which the loss is DROPPED under the bigram table's; infinite if never."""
-    return reached(run.curve["step"], run.curve["val_loss"], bigram - DROPPED)
+def dropped(run: Run, floor: float) -> float:
+    """The first step at which the loss is DROPPED under the orderless one; infinite if never."""
+    return reached(run.curve["step"], run.curve["val_loss"], floor - DROPPED)
 
 
 def story(panel: Panel) -> Story | None:
     """The panel's heads beside its losses, or None if they were not looked at."""
     if not measured(panel.arms):
         return None
-    bigram = bigram_loss(panel)
+    floor = orderless(panel)
     rows = [
         Row(
             arm.scheme,
             mean([formed(run) for run in arm.runs]),
-            None if bigram is None else mean([dropped(run, bigram) for run in arm.runs]),
+            None if floor is None else mean([dropped(run, floor.loss) for run in arm.runs]),
             mean([float(_known(run, "previous_token")[1][-1]) for run in arm.runs]),
             mean([float(_known(run, "induction")[1][-1]) for run in arm.runs]),
         )
         for arm in panel.arms
     ]
     rows.sort(key=lambda row: row.formed.value)
-    return Story(_sentence(rows, panel, bigram), tuple(rows), bigram, tuple(_heads(panel)))
+    return Story(_sentence(rows, panel, floor), tuple(rows), floor, tuple(_heads(panel)))
 
 
-def _sentence(rows: Sequence[Row], panel: Panel, bigram: float | None) -> str:
+def _sentence(rows: Sequence[Row], panel: Panel, floor: Orderless | None) -> str:
     heads = ", ".join(f"{row.scheme} {_at(row.formed)}" for row in rows)
     sentence = f"The first head that looks at the token before forms, in steps: {heads}."
-    if bigram is None:
+    if floor is None:
         return sentence
     falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in rows if row.dropped)
     sentence += (
-        f" The loss falls {DROPPED} under the {bigram:.2f} nats that can be had from the present token alone: {falls}."
+        f" The loss falls {DROPPED} under the {floor.loss:.2f} nats that can be had from {floor.known}: {falls}."
     )
     runs = [run for arm in panel.arms for run in arm.runs]
-    pairs = [(run.scheme, formed(run), dropped(run, bigram)) for run in runs]
+    pairs = [(run.scheme, formed(run), dropped(run, floor.loss)) for run in runs]
     both = [pair for pair in pairs if all(map(math.isfinite, pair[1:]))]
     neither = sum(all(map(math.isinf, pair[1:])) for pair in pairs)
     times = np.array([pair[1:] for pair in both])

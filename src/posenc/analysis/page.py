@@ -78,7 +78,7 @@ def _for_script(data: Any) -> str:
 def _panel(panel: Panel, look: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "window": window(panel.arms),
-        "bigram": heads.bigram_loss(panel),
+        "orderless": vars(floor) if (floor := heads.orderless(panel)) else None,
         "thresholds": [{"level": mark.level, "share": words.share(mark.fraction)} for mark in panel.rivals[0].marks]
         if panel.rivals
         else [],

@@ -193,15 +193,15 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         group: choice for group, choice in config["choices"].items() if group not in {*aside, "experiment", "pos"}
     }
     yield from chosen.items()
-    for key, value in config.items():
-        if key in aside:
-            continue
-        if not isinstance(value, Mapping):
-            yield key, value
-            continue
-        for inner, leaf in value.items():
-            if inner != "_target_":
-                yield f"{key}.{inner}", leaf
+    yield from _leaves({key: value for key, value in config.items() if key not in aside})
+
+
+def _leaves(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{within}{key}.")
+        elif key != "_target_":
+            yield f"{within}{key}", value
 
 
 def _read_heads(file: Path) -> tuple[Mapping[str, float], ...]:

@@ -29,20 +29,36 @@ class Batches:
 
     def starts(self, step: int) -> np.ndarray:
         """Where the windows of batch `step` begin: (batch_size,)."""
-        name = hashlib.sha256(f"{self.tokens.fingerprint}/{self.seed}".encode()).digest()
-        key = np.frombuffer(name[:16], dtype="<u8")
-        # The counter's last word is the step: no two steps share a block, however large the batch. Raw words are
-        # stable between versions of NumPy, where the methods of a Generator are not promised to be.
-        words = np.random.Philox(key=key, counter=[0, 0, 0, step]).random_raw(self.batch_size)
+        words = _words(f"{self.tokens.fingerprint}/{self.seed}", step, self.batch_size)
         return (words % np.uint64(len(self.tokens) - self.window + 1)).astype(np.int64)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
         """Batch `step`, or the share of one of several devices: (batch_size / world, window) int64."""
         return gather(self.tokens, self.starts(step)[rank::world], self.window)
 
-    def stream(self, first: int, last: int, rank: int = 0, world: int = 1) -> Iterator[Tensor]:
-        """Batches first .. last-1."""
-        return (self.batch(step, rank, world) for step in range(first, last))
+    def noise(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
+        """What the objective leaves to chance in that batch: (batch_size / world, window, 2) float32 in [0, 1)."""
+        name = f"{self.tokens.fingerprint}/{self.seed}/noise"
+        return _noise(name, step, self.batch_size, self.window)[rank::world]
+
+    def stream(self, first: int, last: int, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches first .. last-1, each with its noise."""
+        return ((self.batch(step, rank, world), self.noise(step, rank, world)) for step in range(first, last))
+
+
+def _words(name: str, step: int, count: int) -> np.ndarray:
+    """(count,) random 64-bit words, the same for the same name and step."""
+    key = np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u8")
+    # The counter's last word is the step: no two steps share a block, however large the batch. Raw words are
+    # stable between versions of NumPy, where the methods of a Generator are not promised to be.
+    return np.random.Philox(key=key, counter=[0, 0, 0, step]).random_raw(count)
+
+
+def _noise(name: str, step: int, windows: int, length: int) -> Tensor:
+    """Two numbers in [0, 1) a token: (windows, length, 2) float32."""
+    words = _words(name, step, windows * length)
+    pair = np.stack([words >> np.uint64(40), (words >> np.uint64(16)) & np.uint64(2**24 - 1)], axis=-1)
+    return torch.from_numpy((pair * 2.0**-24).astype(np.float32)).view(windows, length, 2)
 
 
 def gather(tokens: Tokens, starts: np.ndarray, window: int) -> Tensor:
@@ -55,3 +71,8 @@ def validation_windows(tokens: Tokens, count: int, window: int) -> Tensor:
     fitting = min(count, len(tokens) // window)
     starts = np.linspace(0, len(tokens) - window, fitting).astype(np.int64)
     return gather(tokens, starts, window)
+
+
+def validation_noise(tokens: Tokens, windows: Tensor) -> Tensor:
+    """The noise of validation windows (windows, window), whatever the seed of the run: (windows, window, 2) float32."""
+    return _noise(f"{tokens.fingerprint}/noise", 0, *windows.shape)

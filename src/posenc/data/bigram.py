@@ -15,6 +15,12 @@ SEEN = 20
 """Tokens a pair of those in the text that there must be, so that the table is not starved."""
 
 
+def unigram_loss(train: NDArray[np.integer], targets: NDArray[np.integer], vocab_size: int) -> float:
+    """Mean nats per token of a text's token frequencies, smoothed by one, on some tokens of another, (targets,)."""
+    frequency = np.bincount(np.asarray(train[:COUNTED], dtype=np.int64), minlength=vocab_size) + 1.0
+    return float(-np.log(frequency[targets] / frequency.sum()).mean())
+
+
 def bigram_loss(train: NDArray[np.integer], windows: NDArray[np.integer], vocab_size: int) -> float | None:
     """Mean nats per token of the bigram table of a text, on other windows of it; None if the text is too thin for one.
 

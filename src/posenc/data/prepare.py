@@ -26,12 +26,13 @@ class Prepared:
     valid: Tokens
 
 
-def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, window: int) -> Prepared:
+def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, context: int, window: int) -> Prepared:
     """Train the tokenizer if it is new, tokenise what is not cached, and open both splits.
 
     Args:
         cache: the folder of all caches.
         title: the corpus's name, for the folder's.
+        context: tokens a model reads, for the sentence that says it is too long.
         window: tokens that a split must have at least.
 
     Raises:
@@ -43,7 +44,7 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, windo
     for split, tokens in splits.items():
         if len(tokens) < window:
             raise UserError(
-                f"context={window - 1} is too long for this corpus: "
+                f"context={context} is too long for this corpus: "
                 f"its {IN_WORDS[split]} split has only {len(tokens)} tokens"
             )
     return Prepared(tokenizer, **splits)

@@ -1,5 +1,8 @@
 """The transformer that every scheme shares: plain torch, no Lightning, no configuration objects."""
 
+from posenc.model.attention import Softmax
+from posenc.model.family import Family
+from posenc.model.linear_attention import Linear
 from posenc.model.transformer import Transformer
 
-__all__ = ["Transformer"]
+__all__ = ["Family", "Linear", "Softmax", "Transformer"]

@@ -1,4 +1,6 @@
-"""Multi-head attention with two doors open: `rotate` on queries and keys, a bias on the logits."""
+"""Multi-head attention: the projections, and softmax between queries and keys."""
+
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -7,46 +9,110 @@ from torch import Tensor, nn
 from posenc.positions import PositionScheme
 
 
+class Places(NamedTuple):
+    """Where the tokens of a forward pass stand, for every layer.
+
+    Attributes:
+        scheme: what the positions mean.
+        positions: (T,).
+        bias: on the logits, (H, T, T), with a causal mask in it already; None for nothing.
+    """
+
+    scheme: PositionScheme
+    positions: Tensor
+    bias: Tensor | None
+
+
+class Mechanism(Protocol):
+    """How values are mixed. It opens the doors `rotate` and, where it has logits, `bias` to the position scheme."""
+
+    def accepts(self, scheme: PositionScheme) -> bool:
+        """Whether the scheme has a door here."""
+        ...
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw what is drawn at random, if anything. Called after the weights of the trunk have been drawn."""
+        ...
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
+        """q (B, H, T, Dh), k and v (B, G, T, Dh), G a divisor of H -> mixed values (B, H, T, Dh)."""
+        ...
+
+    def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
+        """What each token takes from each: arguments as above -> (B, H, T, T)."""
+        ...
+
+
 class Attention(nn.Module):
-    """Softmax attention (Vaswani et al. 2017, section 3.2.2), queries, keys and values in one projection.
+    """Queries, keys and values in one projection, a mechanism between them (Vaswani et al. 2017, section 3.2.2).
 
     Args:
         width: D, a multiple of heads.
         heads: H.
+        key_heads: G, heads of keys and values, a divisor of H (Ainslie et al. 2023): H is full attention, 1 is
+            multi-query.
+        bias: whether the projections add one.
         causal: whether a token sees only itself and what stands before it.
+        mechanism: how values are mixed.
     """
 
-    def __init__(self, width: int, heads: int, causal: bool) -> None:
+    def __init__(self, width: int, heads: int, key_heads: int, bias: bool, causal: bool, mechanism: Mechanism) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
+        self.head_dim, self.causal, self.mechanism = width // heads, causal, mechanism
+        self.sizes = (width, key_heads * self.head_dim, key_heads * self.head_dim)
+        self.qkv = nn.Linear(width, sum(self.sizes), bias=bias)
+        self.out = nn.Linear(width, width, bias=bias)
 
-    def forward(self, x: Tensor, scheme: PositionScheme, positions: Tensor, bias: Tensor | None) -> Tensor:
-        """x (B, T, D), positions (T,), bias None or (H, T, T) -> (B, T, D).
+    def forward(self, x: Tensor, places: Places) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        q, k, v = self._projected(x)
+        return self.out(self.mechanism(q, k, v, places, self.causal).transpose(1, 2).flatten(-2))
 
-        A causal mask is in the bias already, where there is a bias.
-        """
-        q, k, v, mask = self._placed(x, scheme, positions, bias)
-        causal = self.causal and mask is None
+    def weights(self, x: Tensor, places: Places) -> Tensor:
+        """What each token takes from each: (B, T, D) -> (B, H, T, T)."""
+        q, k, _ = self._projected(x)
+        return self.mechanism.weights(q, k, places, self.causal)
+
+    def _projected(self, x: Tensor) -> list[Tensor]:
+        """Queries (B, H, T, Dh), keys and values (B, G, T, Dh)."""
+        return [part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in self.qkv(x).split(self.sizes, -1)]
+
+
+class Softmax(nn.Module):
+    """Attention as it is usual: softmax(q k^T / sqrt(Dh) + bias) v."""
+
+    def accepts(self, scheme: PositionScheme) -> bool:  # noqa: ARG002
+        """Every door is there."""
+        return True
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Nothing is drawn."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
+        """See `Mechanism`."""
+        q, k, mask = _placed(q, k, places)
+        causal = causal and mask is None
         if _fused_is_slow(q):
-            mixed = _weights(q, k, mask, causal) @ v
-        else:
-            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
-        return self.out(mixed.transpose(1, 2).flatten(-2))
+            return _softmax(q, shared(k, q), mask, causal) @ shared(v, q)
+        grouped = k.shape[1] != q.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=grouped)
 
-    def weights(self, x: Tensor, scheme: PositionScheme, positions: Tensor, bias: Tensor | None) -> Tensor:
-        """What each token attends to: arguments of `forward` -> (B, H, T, T), rows sum to 1."""
-        q, k, _, mask = self._placed(x, scheme, positions, bias)
-        return _weights(q, k, mask, self.causal and mask is None)
+    def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
+        """Rows sum to 1."""
+        q, k, mask = _placed(q, k, places)
+        return _softmax(q, shared(k, q), mask, causal and mask is None)
 
-    def _placed(
-        self, x: Tensor, scheme: PositionScheme, positions: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Queries, keys and values (B, H, T, Dh), and the bias in their type."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k = scheme.rotate(q, k, positions)
-        return q, k, v, None if bias is None else bias.to(q.dtype)
+
+def _placed(q: Tensor, k: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Queries and keys turned, and the bias in their type."""
+    q, k = places.scheme.rotate(q, k, places.positions)
+    return q, k, None if places.bias is None else places.bias.to(q.dtype)
+
+
+def shared(k: Tensor, q: Tensor) -> Tensor:
+    """Keys or values (B, G, T, Dh), each head repeated for the queries (B, H, T, Dh) that share it."""
+    times = q.shape[1] // k.shape[1]
+    return k if times == 1 else k.repeat_interleave(times, dim=1)
 
 
 def _fused_is_slow(q: Tensor) -> bool:
@@ -54,7 +120,7 @@ def _fused_is_slow(q: Tensor) -> bool:
     return q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[-2] <= 512
 
 
-def _weights(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def _softmax(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """softmax(q k^T / sqrt(Dh) + mask), q and k (B, H, T, Dh) -> (B, H, T, T)."""
     batch, heads, length, size = q.shape
     if causal:

@@ -1,36 +1,67 @@
-"""One layer: attention, then a feed-forward network, each on a normalised copy of the residual stream."""
+"""One layer: attention and a feed-forward network, on a normalised copy of the residual stream."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.model.attention import Attention
-from posenc.positions import PositionScheme
+from posenc.model.attention import Attention, Mechanism, Places
+from posenc.model.family import Family
 
 
 class FeedForward(nn.Module):
-    """D -> 4 D -> D with GELU between, as in GPT-2."""
+    """D -> F -> D with GELU between, as in GPT-2."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, inner: int, bias: bool) -> None:
         super().__init__()
-        self.up = nn.Linear(width, 4 * width, bias=False)
-        self.down = nn.Linear(4 * width, width, bias=False)
+        self.up = nn.Linear(width, inner, bias=bias)
+        self.down = nn.Linear(inner, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         return self.down(F.gelu(self.up(x)))
 
 
-class Block(nn.Module):
-    """A pre-norm layer (Xiong et al. 2020)."""
+class GatedFeedForward(nn.Module):
+    """D -> 2 F -> F -> D: one half, through SiLU, gates the other (SwiGLU; Shazeer 2020)."""
 
-    def __init__(self, width: int, heads: int, causal: bool) -> None:
+    def __init__(self, width: int, inner: int, bias: bool) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(width, bias=False)
-        self.attention = Attention(width, heads, causal)
-        self.feed_forward_norm = nn.LayerNorm(width, bias=False)
-        self.feed_forward = FeedForward(width)
+        self.up = nn.Linear(width, 2 * inner, bias=bias)
+        self.down = nn.Linear(inner, width, bias=bias)
 
-    def forward(self, x: Tensor, scheme: PositionScheme, positions: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = x + self.attention(self.attention_norm(x), scheme, positions, bias)
+        gate, value = self.up(x).chunk(2, dim=-1)
+        return self.down(F.silu(gate) * value)
+
+
+FEED_FORWARD = {"gelu": FeedForward, "swiglu": GatedFeedForward}
+
+
+class Block(nn.Module):
+    """A pre-norm layer (Xiong et al. 2020): attention, then the feed-forward network."""
+
+    def __init__(self, width: int, heads: int, causal: bool, family: Family, mechanism: Mechanism) -> None:
+        super().__init__()
+        bias = family.bias == "all"
+        self.attention_norm = family.normalisation(width)
+        self.attention = Attention(width, heads, family.key_heads(heads), bias, causal, mechanism)
+        self.feed_forward_norm = family.normalisation(width)
+        self.feed_forward = FEED_FORWARD[family.activation](width, family.inner_width(width), bias)
+
+    def forward(self, x: Tensor, places: Places) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        x = x + self.attention(self.attention_norm(x), places)
         return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class ParallelBlock(Block):
+    """Attention and feed-forward network side by side, on one norm (Chowdhery et al. 2022, section 2)."""
+
+    def __init__(self, width: int, heads: int, causal: bool, family: Family, mechanism: Mechanism) -> None:
+        super().__init__(width, heads, causal, family, mechanism)
+        del self.feed_forward_norm
+
+    def forward(self, x: Tensor, places: Places) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        normal = self.attention_norm(x)
+        return x + self.attention(normal, places) + self.feed_forward(normal)

@@ -1,30 +1,35 @@
-"""The whole model: embeddings, layers, tied output, and a position scheme at its three doors."""
+"""The whole model: embeddings, layers, output, and a position scheme at its three doors."""
 
+import copy
 import math
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.model.block import Block
+from posenc.model.attention import Mechanism, Places, Softmax
+from posenc.model.block import Block, ParallelBlock
+from posenc.model.family import Family
 from posenc.positions import PositionScheme
 from posenc.positions.base import EMBEDDING_STD
 
 
 class Transformer(nn.Module):
-    """A pre-norm transformer language model in the shape of GPT-2, without biases, with tied embeddings.
+    """A pre-norm transformer language model.
 
     Args:
         vocab_size: V.
         context: the sequence length it is trained at; the scheme must be able to place it.
         layers, width, heads: its shape; D = width, Dh = width / heads.
         scheme: where positions enter. The model never asks which scheme it has.
+        family: what its layers are made of; by default those of GPT-2, without biases.
+        attention: how values are mixed; each layer has a copy of its own. By default by softmax.
         causal: whether a token sees only itself and what stands before it.
         seed: draws the initial weights. Every weight outside the scheme is the same, to the bit, for every scheme.
 
     Raises:
-        ValueError: if a size is below 1, width is not a multiple of heads, or the scheme cannot place `context`.
+        ValueError: if a size is below 1, heads do not divide, or the scheme cannot place `context` or has no door in
+            this attention.
     """
 
     def __init__(
@@ -35,6 +40,8 @@ class Transformer(nn.Module):
         width: int,
         heads: int,
         scheme: PositionScheme,
+        family: Family | None = None,
+        attention: Mechanism | None = None,
         causal: bool = True,
         seed: int = 0,
     ) -> None:
@@ -53,17 +60,31 @@ class Transformer(nn.Module):
             raise ValueError(f"width={width} must be a multiple of heads={heads}")
         if scheme.longest is not None and context > scheme.longest:
             raise ValueError(f"context={context} is longer than the {scheme.longest} positions of the position table")
+        family, attention = family or Family(), attention or Softmax()
+        if not attention.accepts(scheme):
+            kind = type(attention).__name__.lower()
+            raise ValueError(
+                f"the scheme adds a bias to attention's logits, and {kind} attention has none: "
+                "take attention=softmax or another pos"
+            )
         self.causal = causal
         self.embedding = nn.Embedding(vocab_size, width)
-        self.blocks = nn.ModuleList(Block(width, heads, causal) for _ in range(layers))
-        self.norm = nn.LayerNorm(width, bias=False)
+        layer = ParallelBlock if family.parallel else Block
+        self.blocks = nn.ModuleList(
+            layer(width, heads, causal, family, copy.deepcopy(attention)) for _ in range(layers)
+        )
+        self.norm = family.normalisation(width)
+        self.output = nn.Linear(width, vocab_size, bias=False)
+        if family.tied:
+            self.output.weight = self.embedding.weight
         self.scheme = scheme
         self.initialise(seed)
 
     def initialise(self, seed: int) -> None:
         """GPT-2's weights: normal, std 0.02, the projections into the residual stream by 1/sqrt(2 layers) smaller.
 
-        The trunk is drawn first and the scheme last, so that a scheme with parameters moves no other weight.
+        Biases are 0. The trunk is drawn first and the scheme last, so that a scheme with parameters moves no other
+        weight.
         """
         generator = torch.Generator().manual_seed(seed)
         into_residual = EMBEDDING_STD / math.sqrt(2 * len(self.blocks))
@@ -71,31 +92,34 @@ class Transformer(nn.Module):
             if weight.ndim == 2 and not name.startswith("scheme."):
                 small = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
                 nn.init.normal_(weight, std=into_residual if small else EMBEDDING_STD, generator=generator)
+            elif name.endswith("bias"):
+                nn.init.zeros_(weight)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            block.attention.mechanism.initialise(generator)
         self.scheme.initialise(generator)
 
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """tokens (B, T), positions (T,) or None for 0 .. T-1 -> logits (B, T, V)."""
-        if positions is None:
-            positions = torch.arange(tokens.shape[-1], device=tokens.device)
-        x = self.scheme.embed(self.embedding(tokens), positions)
-        bias = self._masked(self.scheme.bias(positions))
+        x, places = self._placed(tokens, positions)
         for block in self.blocks:
-            x = block(x, self.scheme, positions, bias)
-        return F.linear(self.norm(x), self.embedding.weight)
+            x = block(x, places)
+        return self.output(self.norm(x))
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
         """tokens (B, T) -> what every head attends to, (B, H, T, T), one layer after the other."""
-        positions = torch.arange(tokens.shape[-1], device=tokens.device)
-        x = self.scheme.embed(self.embedding(tokens), positions)
-        bias = self._masked(self.scheme.bias(positions))
+        x, places = self._placed(tokens)
         for block in self.blocks:
             assert isinstance(block, Block)
-            yield block.attention.weights(block.attention_norm(x), self.scheme, positions, bias)
+            yield block.attention.weights(block.attention_norm(x), places)
             if block is not self.blocks[-1]:
-                x = block(x, self.scheme, positions, bias)
+                x = block(x, places)
 
-    def _masked(self, bias: Tensor | None) -> Tensor | None:
-        """Hide the future in a bias (H, T, T); without a bias the attention hides it by itself."""
-        if bias is None or not self.causal:
-            return bias
-        return bias.masked_fill(torch.ones_like(bias, dtype=torch.bool).triu(1), -torch.inf)
+    def _placed(self, tokens: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Places]:
+        """The embeddings (B, T, D) and the places of tokens (B, T)."""
+        if positions is None:
+            positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        bias = self.scheme.bias(positions)
+        if bias is not None and self.causal:
+            bias = bias.masked_fill(torch.ones_like(bias, dtype=torch.bool).triu(1), -torch.inf)
+        return self.scheme.embed(self.embedding(tokens), positions), Places(self.scheme, positions, bias)

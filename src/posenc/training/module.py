@@ -1,6 +1,6 @@
 """The training step, the validation step and the batches they are given."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from posenc.data.batches import Batches
 from posenc.model import Transformer
-from posenc.objectives import Causal
+from posenc.objectives import UNSEEN, Objective, loss
 from posenc.training.heads import Heads
 from posenc.training.optim import AdamWCosine
 
@@ -23,7 +23,7 @@ class LanguageModelling(LightningModule):
         objective: what it predicts.
         optim: how it is updated.
         batches: what it reads; batch k belongs to step k, also after a resume.
-        windows: what it is validated on, (windows, tokens).
+        validation: what it is validated on: inputs and targets, (windows, T) each.
         heads: what is measured in its attention, beside the loss.
         steps: updates.
         configuration: kept in every checkpoint, as plain data.
@@ -32,35 +32,36 @@ class LanguageModelling(LightningModule):
     def __init__(
         self,
         model: Transformer,
-        objective: Causal,
+        objective: Objective,
         optim: AdamWCosine,
         batches: Batches,
-        windows: Tensor,
+        validation: tuple[Tensor, Tensor],
         heads: Heads,
         steps: int,
         configuration: Mapping[str, Any],
     ) -> None:
         super().__init__()
         self.model, self.objective, self.optim = model, objective, optim
-        self.batches, self.windows, self.heads, self.steps = batches, windows, heads, steps
+        self.batches, self.heads, self.steps = batches, heads, steps
+        self.validation = TensorDataset(*validation)
+        self.validated = int((validation[1] != UNSEEN).sum())
         self.configuration = dict(configuration)
         self.gradient_norm = torch.zeros(())
         self.validation_loss = torch.zeros(())
 
-    def training_step(self, window: Tensor, _: int) -> Tensor:
-        """window (B, T + lookahead) -> mean loss in nats per predicted token."""
-        inputs, targets = self.objective.inputs_and_targets(window)
-        return self.objective.loss(self.model(inputs), targets)
+    def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
+        """Inputs and targets, (B, T) each -> mean loss in nats per predicted token."""
+        inputs, targets = batch
+        return loss(self.model(inputs), targets)
 
     def on_validation_epoch_start(self) -> None:
         self.validation_loss = torch.zeros((), device=self.device)
 
-    def validation_step(self, batch: list[Tensor], _: int) -> None:
+    def validation_step(self, batch: Sequence[Tensor], _: int) -> None:
         """Add the share of these windows to the mean loss over all of them."""
-        (window,) = batch
-        inputs, targets = self.objective.inputs_and_targets(window)
-        loss = self.objective.loss(self.model(inputs), targets)
-        self.validation_loss += loss * (len(window) / len(self.windows))
+        inputs, targets = batch
+        share = (targets != UNSEEN).sum() / self.validated
+        self.validation_loss += loss(self.model(inputs), targets) * share
 
     def configure_optimizers(self) -> Any:
         optimiser, schedule = self.optim.build(self.model, self.steps)
@@ -69,13 +70,14 @@ class LanguageModelling(LightningModule):
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
         self.gradient_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optim.clip)
 
-    def train_dataloader(self) -> Iterator[Tensor]:
+    def train_dataloader(self) -> Iterator[tuple[Tensor, Tensor]]:
         # Lightning asks after it has restored the step, so a resumed run goes on with the batch it would have had.
         trainer = self.trainer
-        return self.batches.stream(trainer.global_step, self.steps, trainer.global_rank, trainer.world_size)
+        stream = self.batches.stream(trainer.global_step, self.steps, trainer.global_rank, trainer.world_size)
+        return (self.objective.examples(window, noise) for window, noise in stream)
 
     def val_dataloader(self) -> DataLoader:
-        return DataLoader(TensorDataset(self.windows), batch_size=self.batches.batch_size)
+        return DataLoader(self.validation, batch_size=self.batches.batch_size)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["configuration"] = self.configuration

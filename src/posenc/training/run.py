@@ -12,6 +12,7 @@ from typing import Any, cast
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
+from posenc.building import build, build_model
 from posenc.config import Settings, check, identity
 from posenc.directory import RunDirectory
 from posenc.errors import UserError
@@ -39,7 +40,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
     )
     if directory.finished():
         return show_finished(directory)
-    chosen = {group: choice for group, choice in choices.items() if "/" not in group}
+    chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
     made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
     return train({**config, **made_of}, settings, directory, corpus, hardware)
 
@@ -48,21 +49,15 @@ def train(
     config: Mapping[str, Any], settings: Settings, directory: RunDirectory, corpus: Any, hardware: Any
 ) -> dict[str, Any]:
     """Instantiate, fit and finish."""
-    objective, optim, scheme, tokenizer = (build(config, group) for group in ("objective", "optim", "pos", "tokenizer"))
-    model = build(
-        config,
-        "model",
-        vocab_size=tokenizer.vocab_size,
-        context=settings.context,
-        scheme=scheme,
-        causal=objective.causal,
-        seed=settings.seed,
-    )
+    optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
+    objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
+    model = build_model(config, objective)
     from lightning.pytorch.plugins.environments import LightningEnvironment
 
-    from posenc.data.batches import Batches, validation_windows
-    from posenc.data.bigram import bigram_loss
+    from posenc.data.batches import Batches, validation_noise, validation_windows
+    from posenc.data.bigram import bigram_loss, unigram_loss
     from posenc.data.prepare import prepare
+    from posenc.objectives import UNSEEN
     from posenc.training import loggers
     from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
     from posenc.training.heads import Heads
@@ -91,11 +86,12 @@ def train(
         raise UserError(f"trainer.{error}") from error
 
     window = settings.context + objective.lookahead
-    prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], window)
+    prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], settings.context, window)
     batches = Batches(prepared.train, settings.seed, settings.batch_size, window)
     windows = validation_windows(prepared.valid, settings.eval_windows, window)
+    validation = objective.examples(windows, validation_noise(prepared.valid, windows))
     heads = Heads(windows, settings.context, settings.attention_every)
-    module = LanguageModelling(model, objective, optim, batches, windows, heads, settings.steps, config)
+    module = LanguageModelling(model, objective, optim, batches, validation, heads, settings.steps, config)
     if hardware.compile:
         model.compile()
 
@@ -107,34 +103,19 @@ def train(
         try:
             trainer.loggers = build(config, "logger", directory=directory, config=config)
             summary = _fit(trainer, module, curve, settings, directory)
-            targets = objective.inputs_and_targets(windows)[1]
-            bytes_per_token = tokenizer.byte_lengths()[targets.numpy()].mean().item()
-            summary["bigram_loss"] = bigram_loss(prepared.train.ids, windows.numpy(), tokenizer.vocab_size)
-            summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
-            _finish(trainer, model, tokenizer, settings, directory, summary)
+            ids, targets = prepared.train.ids, validation[1].numpy()
+            summary["unigram_loss"] = unigram_loss(ids, targets[targets != UNSEEN], tokenizer.vocab_size)
+            if objective.likelihood:
+                summary["bigram_loss"] = bigram_loss(ids, windows.numpy(), tokenizer.vocab_size)
+                bytes_per_token = tokenizer.byte_lengths()[targets].mean().item()
+                summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
+            _finish(trainer, module, tokenizer, settings, directory, summary)
         except BaseException as error:
             loggers.close(trainer.loggers, failed=True)
             if isinstance(error, SystemExit) and trainer.interrupted:  # how Lightning ends after Ctrl-C
                 raise KeyboardInterrupt from error
             raise
     return summary
-
-
-def build(configuration: Mapping[str, Any], group: str, **supplied: Any) -> Any:
-    """Call what a group's `_target_` names, with its values and what the program supplies.
-
-    Raises:
-        UserError: if it refuses a value; the sentence names the key with its group.
-    """
-    from hydra.utils import instantiate
-
-    # Hydra would turn supplied objects into configuration: it only binds the values, and the call is ours.
-    call = instantiate({**configuration[group], "_partial_": True, "_convert_": "all"})
-    try:
-        return call(**supplied)
-    except ValueError as error:
-        key = str(error).partition("=")[0]
-        raise UserError(f"{group}.{error}" if key in configuration[group] else str(error)) from error
 
 
 def _fit(
@@ -176,17 +157,17 @@ def _fit(
 
 def _finish(
     trainer: Any,
-    model: Any,
+    module: Any,
     tokenizer: Any,
     settings: Settings,
     directory: RunDirectory,
     summary: dict[str, Any],
 ) -> None:
     """Write a sample of what the model says, then the summary, which marks the run as finished."""
-    from posenc.generation import generate
     from posenc.training import loggers
 
-    sample = generate(model.cpu(), tokenizer, prompt="In the beginning", tokens=200, context=settings.context)
+    objective = module.objective
+    sample = objective.answer(module.model.cpu(), tokenizer, objective.prompt, tokens=200, context=settings.context)
     (directory.path / "sample.txt").write_text(sample + "\n")
     directory.finish(summary)  # before W&B, which may wait for the network
     try:
@@ -207,7 +188,8 @@ def show_finished(directory: RunDirectory) -> dict[str, Any]:
 def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     """Print how a run ended."""
     print(f"  validation loss  {summary['val_loss']:.4f} nats per token")
-    print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
+    if "bits_per_byte" in summary:
+        print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
     print(f"  speed            {summary['tokens_per_s']:,} tokens/s, {summary['seconds']:.0f} s of training")
     print(f"  written to       {directory.path}", flush=True)
 

@@ -78,15 +78,15 @@
     const form = layout("loss", chosen);
     const [low, high] = panel.window;
     form.yaxis.range = chosen.logy ? [Math.log10(low), Math.log10(high)] : [low, high];
-    const bigram = panel.bigram > low && panel.bigram < high ? [{ level: panel.bigram, bigram: true }] : [];
-    const lines = chosen.thresholds ? [...panel.thresholds, ...bigram] : [];
-    form.shapes = lines.map(({ level, bigram }) => ({
+    const floor = panel.orderless?.loss > low && panel.orderless.loss < high ? [{ level: panel.orderless.loss, table: panel.orderless.table }] : [];
+    const lines = chosen.thresholds ? [...panel.thresholds, ...floor] : [];
+    form.shapes = lines.map(({ level, table }) => ({
       type: "line", xref: "paper", x0: 0, x1: 1, y0: level, y1: level, layer: "below",
-      line: { color: bigram ? "#1c1c1c" : "#8a8a8a", width: 1, dash: bigram ? "dot" : "solid" },
+      line: { color: table ? "#1c1c1c" : "#8a8a8a", width: 1, dash: table ? "dot" : "solid" },
     }));
-    form.annotations = lines.map(({ level, share, bigram }) => ({
-      xref: "paper", x: 1, xanchor: bigram ? "right" : "left", y: chosen.logy ? Math.log10(level) : level,
-      yanchor: bigram ? "bottom" : "middle", text: bigram ? "bigram table" : share, showarrow: false,
+    form.annotations = lines.map(({ level, share, table }) => ({
+      xref: "paper", x: 1, xanchor: table ? "right" : "left", y: chosen.logy ? Math.log10(level) : level,
+      yanchor: table ? "bottom" : "middle", text: table ?? share, showarrow: false,
       font: { size: 11, color: "#5a5a5a" },
     }));
     Plotly.react(`loss-${index}`, overTraining(panel, chosen, "val_loss", 3), form, CONFIG);

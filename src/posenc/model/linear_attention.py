@@ -1,0 +1,153 @@
+"""Attention whose cost grows with the length and not with its square, and which RoPE can still turn."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posenc.model.attention import Places, shared
+from posenc.positions import PositionScheme
+
+LARGEST = 60.0
+"""Logarithm at which a random feature is held, so that sums of them stay finite in float32."""
+
+SMALLEST = 1e-30
+"""Least denominator: that of a query whose features meet none of the keys'."""
+
+
+class Elu(nn.Module):
+    """elu(x) + 1: the simplest positive features (Katharopoulos et al. 2020, equation 7)."""
+
+    def __init__(self, head_dim: int, multiple: int) -> None:
+        super().__init__()
+        if multiple != 1:
+            raise ValueError(f"features={multiple} must be 1 with kernel=elu, which has as many features as channels")
+        del head_dim
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Nothing is drawn."""
+
+    def forward(self, x: Tensor, queries: bool) -> Tensor:  # noqa: ARG002
+        """x (B, H, T, Dh) -> the same shape, above 0."""
+        return F.elu(x) + 1
+
+
+class Favor(nn.Module):
+    """FAVOR+ (Choromanski et al. 2021, lemma 1, section 2.4): the mean of phi(q).phi(k) is exp(q.k / sqrt(Dh)).
+
+    phi_i(x) = exp(w_i.x - |x|^2 / 2) / sqrt(m) for x = q / Dh^(1/4), with m normal directions w_i, orthogonal in blocks
+    of Dh. They are drawn once and kept with the weights; the published code also draws them anew now and then.
+
+    Args:
+        head_dim: Dh.
+        multiple: m / Dh.
+    """
+
+    directions: Tensor
+
+    def __init__(self, head_dim: int, multiple: int) -> None:
+        super().__init__()
+        self.register_buffer("directions", torch.zeros(multiple * head_dim, head_dim))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Orthogonal directions, each as long as a normal vector is."""
+        size = self.directions.shape[-1]
+        normal = torch.randn(2, len(self.directions) // size, size, size, generator=generator)
+        orthogonal, triangular = torch.linalg.qr(normal[0])
+        # The factorisation chooses signs by its own rule; with R's diagonal positive, Q points everywhere alike often.
+        orthogonal = orthogonal * triangular.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
+        # Rows are the directions, and their lengths are those of independent normal vectors.
+        self.directions.copy_((orthogonal * normal[1].norm(dim=-1, keepdim=True)).flatten(0, 1))
+
+    def forward(self, x: Tensor, queries: bool) -> Tensor:
+        """x (B, H, T, Dh) -> (B, H, T, m), above 0.
+
+        Queries are divided by their own largest feature, which numerator and denominator share. Keys are not: their
+        largest may stand in the future.
+        """
+        x = x * x.shape[-1] ** -0.25
+        logarithm = x @ self.directions.mT - x.square().sum(-1, keepdim=True) / 2
+        if queries:
+            logarithm = logarithm - logarithm.detach().amax(-1, keepdim=True)
+        return logarithm.clamp(max=LARGEST).exp() * len(self.directions) ** -0.5
+
+
+KERNELS: dict[str, type[Elu] | type[Favor]] = {"elu": Elu, "favor": Favor}
+
+
+class Linear(nn.Module):
+    """Linear attention with rotary positions (Su et al. 2021, equation 19).
+
+    out_m = sum_n (R_m phi(q_m)).(R_n phi(k_n)) v_n / sum_n phi(q_m).phi(k_n): the numerator turns, the denominator does
+    not. So weights may be negative and need not sum to 1. Each Dh features turn as the channels of a head do. All of it
+    is computed in float32.
+
+    Args:
+        head_dim: Dh.
+        kernel: the features: favor (Performer) or elu.
+        features: how many, as a multiple of Dh; 1 for elu.
+        chunk: tokens that meet each other directly; only sums go from one chunk to the next.
+
+    Raises:
+        ValueError: if a value is out of range.
+    """
+
+    def __init__(
+        self, head_dim: int, kernel: Literal["favor", "elu"] = "favor", features: int = 1, chunk: int = 64
+    ) -> None:
+        super().__init__()
+        for name, value in (("head_dim", head_dim), ("features", features), ("chunk", chunk)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
+        if kernel not in KERNELS:
+            raise ValueError(f"kernel={kernel} must be one of {', '.join(KERNELS)}")
+        self.chunk = chunk
+        self.features = KERNELS[kernel](head_dim, features)
+
+    def accepts(self, scheme: PositionScheme) -> bool:
+        """There are no logits that a bias could be added to."""
+        return scheme.bias(torch.zeros(1, dtype=torch.long)) is None
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the features' directions."""
+        self.features.initialise(generator)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
+        """See `Mechanism`; there is no bias."""
+        with torch.autocast(q.device.type, enabled=False):
+            q, k, turned_q, turned_k = self._features(q, k, places)
+            values = shared(v, q).float()
+            if causal:
+                above, below = prefix_sums(turned_q, turned_k, values, self.chunk), k.cumsum(-2)
+            else:
+                above, below = turned_q @ (turned_k.mT @ values), k.sum(-2, keepdim=True)
+            return (above / (q * below).sum(-1, keepdim=True).clamp(min=SMALLEST)).to(v.dtype)
+
+    def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
+        """The same as a T x T matrix, to look at."""
+        with torch.autocast(q.device.type, enabled=False):
+            q, k, turned_q, turned_k = self._features(q, k, places)
+            above, below = turned_q @ turned_k.mT, q @ k.mT
+            if causal:
+                above, below = above.tril(), below.tril()
+            return above / below.sum(-1, keepdim=True).clamp(min=SMALLEST)
+
+    def _features(self, q: Tensor, k: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q (B, H, T, Dh), k (B, G, T, Dh) -> features of q and k, then the same turned, each (B, H, T, m) float32."""
+        size, heads = q.shape[-1], q.shape[1]
+        q, k = self.features(q.float(), queries=True), self.features(shared(k, q).float(), queries=False)
+        pieces = [x.unflatten(-1, (-1, size)).transpose(2, 3).flatten(1, 2) for x in (q, k)]
+        turned = places.scheme.rotate(pieces[0], pieces[1], places.positions)
+        turned_q, turned_k = (x.unflatten(1, (heads, -1)).transpose(2, 3).flatten(-2) for x in turned)
+        return q, k, turned_q, turned_k
+
+
+def prefix_sums(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+    """sum_{n <= m} (q_m.k_n) v_n, q and k (B, H, T, m), v (B, H, T, Dh) -> (B, H, T, Dh), without a T x T matrix."""
+    length = q.shape[-2]
+    padding = (0, 0, 0, -length % chunk)
+    q, k, v = (F.pad(x, padding).unflatten(-2, (-1, chunk)) for x in (q, k, v))
+    states = (k.mT @ v).cumsum(2)
+    before = F.pad(states[:, :, :-1], (0, 0, 0, 0, 1, 0))
+    return (q @ before + (q @ k.mT).tril() @ v).flatten(2, 3)[:, :, :length]

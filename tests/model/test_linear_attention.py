@@ -1,0 +1,200 @@
+"""Linear attention: cheap sums against the quadratic form, and features against what they stand for."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from posenc.model import Linear, Transformer
+from posenc.model.attention import Places
+from posenc.model.linear_attention import KERNELS, Favor, prefix_sums
+from posenc.positions import PositionScheme, Rotary
+
+HEADS, SIZE = 3, 8
+kernels = pytest.mark.parametrize("kernel", KERNELS)
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def attention(kernel: Any = "favor", features: int = 1, chunk: int = 64) -> Linear:
+    built = Linear(SIZE, kernel, features if kernel == "favor" else 1, chunk)
+    built.initialise(torch.Generator().manual_seed(0))
+    return built
+
+
+def inputs(length: int, groups: int = HEADS) -> tuple[Tensor, Tensor, Tensor]:
+    return drawn(2, HEADS, length, SIZE), drawn(2, groups, length, SIZE, seed=1), drawn(2, groups, length, SIZE, seed=2)
+
+
+@given(length=st.integers(1, 70), chunk=st.integers(1, 80), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=40)
+def test_the_chunked_prefix_sums_are_those_of_the_quadratic_form(length, chunk, seed):
+    q, k, v = (drawn(2, 2, length, size, seed=seed + size).double() for size in (5, 5, 3))
+    assert torch.allclose(prefix_sums(q, k, v, chunk), (q @ k.mT).tril() @ v, atol=1e-9)
+
+
+@kernels
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("groups", [1, HEADS])
+def test_the_output_is_what_the_weights_say(kernel, causal, groups):
+    mechanism, scheme, positions = attention(kernel, features=2, chunk=4), Rotary(SIZE), torch.arange(19)
+    q, k, v = inputs(19, groups)
+    out = mechanism(q, k, v, Places(scheme, positions, None), causal)
+    weights = mechanism.weights(q, k, Places(scheme, positions, None), causal)
+    assert torch.allclose(out, weights @ v.expand(-1, HEADS, -1, -1), atol=1e-5)
+
+
+@kernels
+def test_rotation_turns_the_numerator_and_leaves_the_denominator_as_it_was(kernel):
+    """Equation 19 by hand, in float64, a pair of tokens at a time."""
+    mechanism, positions = attention(kernel), torch.tensor([0, 3, 4, 11, 40])
+    q, k, v = inputs(5)
+    features_q, features_k = mechanism.features(q, True).double(), mechanism.features(k, False).double()
+    theta = 10_000.0 ** (-torch.arange(0, SIZE, 2, dtype=torch.float64) / SIZE)
+    expected = torch.zeros(2, HEADS, 5, SIZE, dtype=torch.float64)
+    for m in range(5):
+        above, below = torch.zeros(2, HEADS, SIZE, dtype=torch.float64), torch.zeros(2, HEADS, dtype=torch.float64)
+        for n in range(m + 1):
+            angle = (positions[m] - positions[n]) * theta
+            half = SIZE // 2
+            a = torch.complex(features_q[:, :, m, :half], features_q[:, :, m, half:])
+            b = torch.complex(features_k[:, :, n, :half], features_k[:, :, n, half:])
+            turned = (a * b.conj() * torch.polar(torch.ones_like(angle), angle)).sum(-1).real
+            above += turned[..., None] * v[:, :, n]
+            below += (features_q[:, :, m] * features_k[:, :, n]).sum(-1)
+        expected[:, :, m] = above / below[..., None]
+    out = mechanism(q, k, v, Places(Rotary(SIZE), positions, None), True)
+    assert torch.allclose(out.double(), expected, atol=1e-5)
+
+
+@kernels
+def test_without_positions_the_weights_are_shares(kernel):
+    weights = attention(kernel).weights(*inputs(12)[:2], Places(PositionScheme(), torch.arange(12), None), True)
+    assert weights.min() >= 0
+    assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
+
+
+def test_random_features_have_the_softmax_kernel_as_their_mean():
+    q, k = 0.5 * drawn(1, 1, 6, SIZE), 0.5 * drawn(1, 1, 6, SIZE, seed=1)
+    exact = (q @ k.mT / SIZE**0.5).softmax(-1)
+
+    def error(multiple: int) -> float:
+        features = Favor(SIZE, multiple)
+        features.initialise(torch.Generator().manual_seed(0))
+        estimate = features(q, True) @ features(k, False).mT
+        return (estimate / estimate.sum(-1, keepdim=True) - exact).abs().max().item()
+
+    assert (exact - 1 / 6).abs().max() > 0.05  # there is something to tell apart
+    assert error(5000) < 0.01
+    assert error(5000) < error(4) / 3
+
+
+def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_vectors():
+    features = Favor(SIZE, 50)
+    features.initialise(torch.Generator().manual_seed(0))
+    directions = features.directions.unflatten(0, (50, SIZE))
+    unit = directions / directions.norm(dim=-1, keepdim=True)
+    assert torch.allclose(unit @ unit.mT, torch.eye(SIZE).expand(50, -1, -1), atol=1e-5)
+    assert directions.square().sum(-1).mean().item() == pytest.approx(SIZE, rel=0.1)
+
+
+@kernels
+def test_a_token_does_not_see_the_future_however_loud_it_is(kernel):
+    mechanism = attention(kernel, chunk=4)
+    q, k, v = inputs(10)
+    loud = k.clone()
+    loud[:, :, 6:] *= 30
+    first, second = (mechanism(q, keys, v, Places(Rotary(SIZE), torch.arange(10), None), True) for keys in (k, loud))
+    assert torch.equal(first[:, :, :6], second[:, :, :6])
+    assert torch.isfinite(second).all()
+
+
+@kernels
+def test_extreme_inputs_stay_finite_forward_and_backward(kernel):
+    mechanism = attention(kernel, features=2)
+    q, k, v = (40 * x for x in inputs(12))
+    q.requires_grad_()
+    mechanism(q, k, v, Places(Rotary(SIZE), torch.arange(12), None), True).sum().backward()
+    assert q.grad is not None
+    assert torch.isfinite(q.grad).all()
+
+
+def test_no_tensor_of_length_by_length_is_made():
+    """1.3 GB would hold one float32 T x T matrix a head; the peak of what is allocated must stay far below."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Largest(TorchDispatchMode):
+        elements = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ARG002
+            out = func(*args, **(kwargs or {}))
+            for tensor in out if isinstance(out, (tuple, list)) else [out]:
+                if isinstance(tensor, Tensor):
+                    self.elements = max(self.elements, tensor.numel())
+            return out
+
+    def largest(length: int) -> int:
+        with Largest() as mode, torch.no_grad():
+            attention()(*inputs(length), Places(Rotary(SIZE), torch.arange(length), None), True)
+        return mode.elements
+
+    assert largest(4096) == 4 * largest(1024)  # linear
+    assert largest(4096) < 4096 * 4096
+
+
+@kernels
+def test_shifting_all_positions_changes_nothing_with_rotary_positions(kernel):
+    mechanism, scheme = attention(kernel, features=3), Rotary(SIZE)
+    here = mechanism(*inputs(9), Places(scheme, torch.arange(9), None), True)
+    there = mechanism(*inputs(9), Places(scheme, torch.arange(9) + 1000, None), True)
+    assert torch.allclose(here, there, atol=1e-4)
+
+
+def test_bf16_is_left_alone_inside_and_returned_outside():
+    q, k, v = (x.bfloat16() for x in inputs(9))
+    places = Places(Rotary(SIZE), torch.arange(9), None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = attention()(q, k, v, places, True)
+    exact = attention()(q.float(), k.float(), v.float(), places, True)
+    assert out.dtype == torch.bfloat16
+    assert torch.allclose(out.float(), exact, atol=2e-2)
+
+
+class Biased(PositionScheme):
+    def bias(self, positions: Tensor) -> Tensor:
+        return torch.zeros(HEADS, len(positions), len(positions))
+
+
+def test_a_bias_on_logits_is_refused_because_there_are_none():
+    with pytest.raises(ValueError, match="linear attention has none: take attention=softmax"):
+        Transformer(50, 16, 1, HEADS * SIZE, HEADS, Biased(), attention=attention())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"features": 0}, "features=0 must be at least 1"),
+        ({"chunk": 0}, "chunk=0 must be at least 1"),
+        ({"kernel": "elu", "features": 2}, "features=2 must be 1 with kernel=elu"),
+        ({"kernel": "relu"}, "kernel=relu must be one of elu, favor"),
+    ],
+)
+def test_impossible_values_are_refused(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Linear(SIZE, **arguments)
+
+
+def test_every_layer_draws_its_own_directions_the_same_for_every_scheme():
+    def directions(scheme: PositionScheme, seed: int) -> list[Tensor]:
+        model = Transformer(50, 16, 2, HEADS * SIZE, HEADS, scheme, attention=Linear(SIZE), seed=seed)
+        return [value for name, value in model.state_dict().items() if "directions" in name]
+
+    first, second = directions(PositionScheme(), 0)
+    assert not torch.equal(first, second)
+    assert all(map(torch.equal, directions(Rotary(SIZE), 0), (first, second)))
+    assert not torch.equal(directions(PositionScheme(), 1)[0], first)
