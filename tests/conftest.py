@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hypothesis import settings
 from omegaconf import OmegaConf
 
 from posenc.config import register_resolvers
 
 # Toy models gain nothing from threads, and two test processes of two threads each get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Hypothesis fails an example that takes 200 ms; on a busy machine that says nothing about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"

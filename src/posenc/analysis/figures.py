@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
-_STYLE: Any = {
+STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -24,6 +24,7 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "posenc",
 }
+"""Settings of matplotlib for every figure of the project."""
 
 
 def curves(panels: Sequence[Panel]) -> "Figure":
@@ -32,7 +33,7 @@ def curves(panels: Sequence[Panel]) -> "Figure":
     from matplotlib.figure import Figure
 
     look = looks([arm.scheme for panel in panels for arm in panel.arms])
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 4.2 * len(panels)), layout="constrained")
         for row, panel in zip(figure.subplots(len(panels), 2, squeeze=False), panels, strict=True):
             _losses(row[0], panel, look)
@@ -50,7 +51,7 @@ def heads(panels: Sequence[Panel]) -> "Figure":
     from matplotlib.figure import Figure
 
     look = looks([arm.scheme for panel in panels for arm in panel.arms])
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 4.0 * len(panels)), layout="constrained")
         for row, panel in zip(figure.subplots(len(panels), 3, squeeze=False), panels, strict=True):
             titles = {
@@ -101,7 +102,7 @@ def save(figure: "Figure", file: Path) -> None:
 
     partial = file.with_name(f".{file.name}")
     metadata = {"Date": None} if file.suffix == ".svg" else {}
-    with matplotlib.rc_context(_STYLE):  # what concerns the file is read here, not where the figure was drawn
+    with matplotlib.rc_context(STYLE):  # what concerns the file is read here, not where the figure was drawn
         figure.savefig(partial, format=file.suffix[1:], dpi=160, metadata=metadata)
     partial.replace(file)
 
