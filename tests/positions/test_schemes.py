@@ -46,7 +46,8 @@ def built(name: str) -> PositionScheme:
 
 def logits(scheme: PositionScheme, positions: Tensor, vectors: Tensor) -> Tensor:
     """What attention would turn into weights; vectors (2, T, Dh) holds a query and a key a token -> (H, T, T)."""
-    q, k = scheme.rotate(*vectors.expand(1, HEADS, -1, -1, -1).unbind(2), positions)
+    q, k = (x.expand(1, HEADS, -1, -1) for x in vectors)
+    q, k = scheme.rotate(q, k, positions)
     bias = scheme.bias(positions)
     return (q @ k.mT)[0] + (0 if bias is None else bias)
 

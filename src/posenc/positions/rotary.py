@@ -92,9 +92,10 @@ class Rotary(PositionScheme):
 class Bounded(Rotary):
     """Rotary angles that grow over the whole of the longest sequence and never pass pi in it (He and Xu 2023).
 
-    They note that theta_0 = 1 lets tokens 7 apart look nearer than tokens 6 apart (7 rad is 0.72 past a turn), and
-    bring the longest length n into the angles. Their formula is not at hand: theta_i = (pi / n) base^(-2i/d) is our
-    reading of it, the least that does what they ask. Positions past n can be placed; their angles pass pi.
+    Tokens farther apart should influence each other less, but with theta_0 = 1 the angle, 6 at distance 6, is 0.72
+    past a whole turn at distance 7. So they bring the longest length n into the angles. Their formula is not at
+    hand: theta_i = (pi / n) base^(-2i/d) is our reading, the simplest that does what they ask. Positions past n can
+    be placed; their offsets pass pi.
 
     Args:
         longest: n. Offsets in a sequence of n tokens are at most n - 1.
@@ -126,7 +127,7 @@ class Xpos(Rotary):
     both factors stay small. What one call returns must not meet what another returned.
 
     A key n - m ahead of its query grows by zeta_0^((m-n)/S): it is hidden, but computed. So that it stays a float32
-    or bfloat16 number, a sequence spans at most `longest` positions: 32,860 with the default gamma and scale_base.
+    or bfloat16 number, a sequence spans at most `longest` positions: 32,861 with the default gamma and scale_base.
     In float16 it stays one up to about 2,000. Blockwise attention (section 3.3) is not part of this.
 
     Args:
