@@ -151,6 +151,12 @@ def test_in_the_longest_sequence_bounded_angles_grow_with_the_distance_and_those
     assert cos[6, 0] > cos[5, 0]
 
 
+def test_the_angles_of_a_bounded_fraction_are_those_of_a_head_of_its_size():
+    positions = torch.arange(256)
+    whole, fraction = Bounded(4, 256).angles(positions), Bounded(16, 256, fraction=0.25).angles(positions)
+    assert torch.equal(torch.stack(whole), torch.stack(fraction))
+
+
 def test_bounded_angles_can_go_past_the_longest_sequence():
     assert Bounded(16, longest=256).longest is None
     cos, _ = Bounded(16, longest=256).angles(torch.tensor([512]))
