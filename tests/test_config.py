@@ -61,6 +61,29 @@ def test_every_scheme_of_every_family_and_objective_takes_a_training_step(scheme
     assert losses[2] < losses[0]
 
 
+@pytest.mark.parametrize(
+    ("scheme", "promised"),
+    [
+        ("rope_partial", {"_target_": "posenc.positions.Rotary", "fraction": 0.25, "base": 10_000.0}),
+        ("rope_bounded", {"_target_": "posenc.positions.Bounded", "longest": 512, "base": 10_000.0}),
+        ("xpos", {"_target_": "posenc.positions.Xpos", "gamma": 0.4, "scale_base": 512.0, "fraction": 1.0}),
+    ],
+)
+def test_a_variant_of_rope_is_rope_but_for_what_its_file_says(scheme, promised):
+    assert composed("context=512", f"pos={scheme}")["pos"] == {**composed("pos=rope")["pos"], **promised}
+
+
+class BothWays:
+    """An objective under which a token sees what comes after it."""
+
+    causal = False
+
+
+@pytest.mark.parametrize(("target", "expected"), [("posenc.objectives.Causal", False), (f"{__name__}.BothWays", True)])
+def test_t5_tells_the_directions_apart_where_the_objective_reads_both_ways(target, expected):
+    assert composed("pos=t5", f"objective._target_={target}")["pos"]["bidirectional"] is expected
+
+
 @pytest.mark.parametrize("data", sorted(file.stem for file in (CONF / "data").iterdir()))
 def test_every_corpus_composes_and_fits_its_constructor(data):
     config = composed(f"data={data}")

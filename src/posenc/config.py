@@ -30,8 +30,9 @@ NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds
 
 
 def register_resolvers() -> None:
-    """Make `${head_dim:width,heads}` known to the configuration files."""
+    """Make `${head_dim:width,heads}` and `${bidirectional:objective}` known to the configuration files."""
     OmegaConf.register_new_resolver("head_dim", _head_dim, replace=True)
+    OmegaConf.register_new_resolver("bidirectional", _bidirectional, replace=True)
 
 
 def _head_dim(width: Any, heads: Any) -> int:
@@ -41,6 +42,13 @@ def _head_dim(width: Any, heads: Any) -> int:
     if width % heads:
         raise UserError(f"model.width={width} must be a multiple of model.heads={heads}")
     return width // heads
+
+
+def _bidirectional(objective: str) -> bool:
+    """Whether the objective, given by its `_target_`, lets a token see what comes after it."""
+    from hydra.utils import get_object
+
+    return not get_object(objective).causal
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,16 @@
 """Rotary position embedding is the mathematics of the paper, whatever the layout and the positions."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc.positions import Rotary
+from posenc.model.attention import Attention
+from posenc.positions import Bounded, PositionScheme, Rotary, Xpos, permute_layout
 
 LAYOUTS = ("half", "interleaved")
 layouts = st.sampled_from(LAYOUTS)
@@ -129,3 +133,139 @@ def test_half_precision_vectors_are_turned_in_float32():
 def test_impossible_settings_are_refused(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         Rotary(**settings)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1, 256, 4096]))
+def test_bounded_angles_are_pi_over_n_times_the_powers_of_the_base(position, longest):
+    cos, sin = Bounded(16, longest).angles(torch.tensor([position]))
+    angles = position * math.pi / longest * 10_000.0 ** (-torch.arange(8).double() / 8)
+    assert (cos[0] - angles.cos()).abs().max() < 1e-6
+    assert (sin[0] - angles.sin()).abs().max() < 1e-6
+
+
+def test_in_the_longest_sequence_bounded_angles_grow_with_the_distance_and_those_of_rope_do_not():
+    cos, _ = Bounded(16, longest=256).angles(torch.arange(256))
+    assert (cos[1:, 0] < cos[:-1, 0]).all()
+    assert (cos[1:] <= cos[:-1]).all()
+    cos, _ = Rotary(16).angles(torch.arange(256))
+    assert cos[6, 0] > cos[5, 0]
+
+
+def test_the_angles_of_a_bounded_fraction_are_those_of_a_head_of_its_size():
+    positions = torch.arange(256)
+    whole, fraction = Bounded(4, 256).angles(positions), Bounded(16, 256, fraction=0.25).angles(positions)
+    assert torch.equal(torch.stack(whole), torch.stack(fraction))
+
+
+def test_bounded_angles_can_go_past_the_longest_sequence():
+    assert Bounded(16, longest=256).longest is None
+    cos, _ = Bounded(16, longest=256).angles(torch.tensor([512]))
+    assert cos[0, 0].item() == pytest.approx(1.0)
+
+
+def xpos_score(q: Tensor, k: Tensor, m: int, n: int, **settings: Any) -> float:
+    """The score of one query at m and one key at n."""
+    q, k = (x.expand(1, 1, 2, -1) for x in (q, k))
+    turned_q, turned_k = Xpos(q.shape[-1], **settings).rotate(q, k, torch.tensor([m, n]))
+    return (turned_q[0, 0, 0].double() @ turned_k[0, 0, 1].double()).item()
+
+
+@given(offsets, st.integers(-2_000, 32_860), layouts)
+def test_xpos_scores_are_those_of_rope_with_each_plane_s_decay_anywhere_within_its_span(n, offset, layout):
+    m = max(0, n + offset)
+    q, k = randn(16, seed=1), randn(16, seed=2)
+    planes = torch.arange(8).double()
+    split = Rotary(16, layout=layout).split
+    complex_q, complex_k = (torch.complex(*(part.double() for part in split(x))) for x in (q, k))
+    power = ((planes / 8 + 0.4) / 1.4).log() / 512 + 1j * 10_000.0 ** (-planes / 8)
+    products = (complex_q * complex_k.conj() * torch.exp((m - n) * power)).real
+    score = xpos_score(q, k, m, n, layout=layout)
+    assert score == pytest.approx(products.sum().item(), abs=2e-5 * max(1, products.abs().max().item()))
+
+
+@pytest.mark.parametrize("scale_base", [64.0, 512.0])
+def test_xpos_stays_finite_up_to_its_longest_sequence_also_where_a_causal_model_does_not_look(scale_base):
+    scheme = Xpos(16, scale_base=scale_base)
+    assert scheme.longest is not None
+    ends = torch.tensor([0, scheme.longest - 1]) + 1000
+    x = 30 * torch.ones(1, 1, 2, 16)
+    for dtype in (torch.float32, torch.bfloat16):
+        turned_q, turned_k = scheme.rotate(x.to(dtype), x.to(dtype), ends)
+        assert (turned_q @ turned_k.mT).isfinite().all()
+
+
+def test_by_default_xpos_spans_32861_positions():
+    assert Xpos(64).longest == 32_861
+
+
+@pytest.mark.parametrize("offset", [1, 100, 1000])
+def test_an_xpos_score_falls_with_the_distance_where_a_rope_score_turns_only(offset):
+    x = torch.tensor([1.0, 0.0])
+    turned = turn(x, offset) @ x
+    assert xpos_score(x, x, offset, 0) == pytest.approx(turned.item() * (2 / 7) ** (offset / 512), rel=1e-4)
+
+
+HEADS, KEY_HEADS, SIZE = 4, 2, 8
+
+
+def logits_of(attention: Attention, layout: str) -> Tensor:
+    """What every head of an attention looks at, with RoPE in a layout."""
+    x, positions = randn(3, 10, HEADS * SIZE), torch.arange(10)
+    return attention.weights(x, Rotary(SIZE, layout=layout), positions, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("to", "before"), [("half", "interleaved"), ("interleaved", "half")])
+def test_an_attention_with_permuted_weights_looks_where_it_looked_in_the_other_layout(to, before):
+    width = HEADS * SIZE
+    attention = Attention(width, HEADS, causal=True)
+    attention.qkv.weight.data = randn(3 * width, width, seed=5)
+    expected = logits_of(attention, before)
+    assert not torch.allclose(logits_of(attention, to), expected, atol=1e-2)
+    q, k, v = attention.qkv.weight.data.chunk(3)
+    attention.qkv.weight.data = torch.cat([permute_layout(q, HEADS, to), permute_layout(k, HEADS, to), v])
+    assert torch.allclose(logits_of(attention, to), expected, atol=1e-5)
+    without = attention.weights(randn(1, 10, width), PositionScheme(), torch.arange(10), None)
+    attention.qkv.weight.data = torch.cat([q, k, v])
+    assert torch.allclose(attention.weights(randn(1, 10, width), PositionScheme(), torch.arange(10), None), without)
+
+
+@pytest.mark.parametrize("shape", [(KEY_HEADS * SIZE, 5), (KEY_HEADS * SIZE,)])
+def test_a_permutation_and_its_inverse_leave_a_weight_or_a_bias_as_it_was(shape):
+    weight = randn(*shape)
+    there = permute_layout(weight, KEY_HEADS, "half")
+    assert there.shape == weight.shape
+    assert not torch.equal(there, weight)
+    assert torch.equal(permute_layout(there, KEY_HEADS, "interleaved"), weight)
+
+
+def test_a_permutation_gathers_the_first_channels_of_a_head_s_planes():
+    rows = torch.arange(16)
+    assert permute_layout(rows, 2, "half").tolist() == [0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15]
+
+
+@pytest.mark.parametrize(
+    ("rows", "heads", "to", "sentence"),
+    [
+        (12, 4, "half", "heads=4 must divide the 12 rows of the weight into heads of an even size"),
+        (16, 3, "half", "heads=3 must divide the 16 rows"),
+        (16, 0, "half", "heads=0 must divide the 16 rows"),
+        (16, 4, "neox", "to=neox must be one of half, interleaved"),
+    ],
+)
+def test_impossible_permutations_are_refused(rows, heads, to, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        permute_layout(torch.zeros(rows, 3), heads, to)
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Bounded(16, longest=0), "longest=0 must be at least 1"),
+        (lambda: Xpos(16, gamma=0.0), "gamma=0.0 must be a positive number"),
+        (lambda: Xpos(16, scale_base=-1.0), "scale_base=-1.0 must be a positive number"),
+        (lambda: Xpos(15), "head_dim=15 .* even number"),
+    ],
+)
+def test_impossible_settings_of_the_variants_are_refused(build, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build()

@@ -2,6 +2,7 @@
 
 from posenc.positions.absolute import Learned, Sinusoidal
 from posenc.positions.base import PositionScheme
-from posenc.positions.rotary import Rotary
+from posenc.positions.relative import T5, Alibi
+from posenc.positions.rotary import Bounded, Rotary, Xpos, permute_layout
 
-__all__ = ["Learned", "PositionScheme", "Rotary", "Sinusoidal"]
+__all__ = ["T5", "Alibi", "Bounded", "Learned", "PositionScheme", "Rotary", "Sinusoidal", "Xpos", "permute_layout"]

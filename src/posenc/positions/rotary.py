@@ -1,14 +1,17 @@
 """Rotary position embedding (Su et al. 2021): the door `rotate`."""
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from posenc.positions.angles import AngleTable, frequencies
+from posenc.positions.angles import PAGE, AngleTable, frequencies
 from posenc.positions.base import PositionScheme
+from posenc.positions.decay import DecayTable
 
+Layout = Literal["half", "interleaved"]
 Pairs = tuple[Tensor, Tensor]
 
 
@@ -29,11 +32,14 @@ def _join_interleaved(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack([first, second], dim=-1).flatten(-2)
 
 
-LAYOUTS: dict[str, tuple[Callable[[Tensor], Pairs], Callable[[Tensor, Tensor], Tensor]]] = {
+LAYOUTS: dict[Layout, tuple[Callable[[Tensor], Pairs], Callable[[Tensor, Tensor], Tensor]]] = {
     "half": (_split_half, _join_half),
     "interleaved": (_split_interleaved, _join_interleaved),
 }
 """Which channels form a plane: i with i + d/2 (LLaMA's code), or 2i with 2i + 1 (the paper)."""
+
+LARGEST_GROWTH = 116
+"""Binary digits that xPos may add to a product: float32 has 128, and products of 2^12 must still fit."""
 
 
 class Rotary(PositionScheme):
@@ -54,7 +60,7 @@ class Rotary(PositionScheme):
         self,
         head_dim: int,
         base: float = 10_000.0,
-        layout: Literal["half", "interleaved"] = "half",
+        layout: Layout = "half",
         fraction: float = 1.0,
     ) -> None:
         super().__init__()
@@ -72,6 +78,7 @@ class Rotary(PositionScheme):
         self.angles = AngleTable(frequencies(self.rotated, base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
         cos, sin = self.angles(positions)
         return self._turn(q, cos, sin), self._turn(k, cos, sin)
 
@@ -80,3 +87,104 @@ class Rotary(PositionScheme):
         first, second = self.split(x[..., : self.rotated])
         turned = self.join(first * cos - second * sin, first * sin + second * cos).to(x.dtype)
         return torch.cat([turned, x[..., self.rotated :]], dim=-1) if self.rotated < x.shape[-1] else turned
+
+
+class Bounded(Rotary):
+    """Rotary angles that grow over the whole of the longest sequence and never pass pi in it (He and Xu 2023).
+
+    Tokens farther apart should influence each other less, but with theta_0 = 1 the angle, 6 at distance 6, is 0.72
+    past a whole turn at distance 7. So they bring the longest length n into the angles. Their formula is not at
+    hand: theta_i = (pi / n) base^(-2i/d) is our reading, the simplest that does what they ask. Positions past n can
+    be placed; their offsets pass pi.
+
+    Args:
+        longest: n. Offsets in a sequence of n tokens are at most n - 1.
+        head_dim, base, layout, fraction: as in `Rotary`.
+
+    Raises:
+        ValueError: if longest is below 1, and as `Rotary`.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        longest: int,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        fraction: float = 1.0,
+    ) -> None:
+        super().__init__(head_dim, base, layout, fraction)
+        if longest < 1:
+            raise ValueError(f"longest={longest} must be at least 1")
+        self.angles = AngleTable(math.pi / longest * frequencies(self.rotated, base))
+
+
+class Xpos(Rotary):
+    """Rotary, with scores that fall by zeta_i^((m-n)/S) in plane i, for causal models (Sun et al. 2022, section 3).
+
+    Plane i of a query at m grows by zeta_i^(m/S), that of a key at n by zeta_i^(-n/S), with zeta_i = (2i/d + gamma)
+    / (1 + gamma). Only products have a meaning, so m and n count from the middle of the positions at hand, where
+    both factors stay small. What one call returns must not meet what another returned.
+
+    A key n - m ahead of its query grows by zeta_0^((m-n)/S): it is hidden, but computed. So that it stays a float32
+    or bfloat16 number, a sequence spans at most `longest` positions: 32,861 with the default gamma and scale_base.
+    In float16 it stays one up to about 2,000. Blockwise attention (section 3.3) is not part of this.
+
+    Args:
+        gamma: the smaller, the faster the fast planes fall.
+        scale_base: S, in positions; the larger, the slower all fall.
+        head_dim, base, layout, fraction: as in `Rotary`.
+
+    Raises:
+        ValueError: if gamma or scale_base is not positive, and as `Rotary`.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        fraction: float = 1.0,
+        gamma: float = 0.4,
+        scale_base: float = 512.0,
+    ) -> None:
+        super().__init__(head_dim, base, layout, fraction)
+        for name, value in (("gamma", gamma), ("scale_base", scale_base)):
+            if not value > 0:
+                raise ValueError(f"{name}={value} must be a positive number")
+        planes = torch.arange(0, self.rotated, 2, dtype=torch.float64) / self.rotated
+        zeta = (planes + gamma) / (1 + gamma)
+        self.longest = min(PAGE**2, int(scale_base * LARGEST_GROWTH / -math.log2(zeta[0].item())))
+        self.decay = DecayTable(zeta, scale_base, reach=self.longest // 2)
+
+    def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
+        cos, sin = self.angles(positions)
+        middle = torch.div(positions.amin() + positions.amax(), 2, rounding_mode="floor")
+        decay = self.decay(positions - middle)
+        return self._turn(q, cos * decay, sin * decay), self._turn(k, cos / decay, sin / decay)
+
+
+def permute_layout(weight: Tensor, heads: int, to: Layout) -> Tensor:
+    """Rows of a query or key projection, put in the order that the other layout of RoPE expects.
+
+    A model whose projections are permuted has with layout `to` the logits it had before with the other layout, as
+    in the conversion of LLaMA's weights. One direction is the exact inverse of the other. Every head turns as a whole.
+
+    Args:
+        weight: (H Dh, D), or a bias (H Dh,).
+        heads: H, of this projection: the keys of grouped-query attention have fewer.
+        to: the layout to come.
+
+    Raises:
+        ValueError: if the rows are not H heads of an even size, or the layout is unknown.
+    """
+    if to not in LAYOUTS:
+        raise ValueError(f"to={to} must be one of {', '.join(LAYOUTS)}")
+    rows = weight.shape[0]
+    if heads < 1 or rows % (2 * heads):
+        raise ValueError(f"heads={heads} must divide the {rows} rows of the weight into heads of an even size")
+    (from_,) = LAYOUTS.keys() - {to}
+    (split, _), (_, join) = LAYOUTS[from_], LAYOUTS[to]
+    channels_last = weight.unflatten(0, (heads, -1)).movedim(1, -1)
+    return join(*split(channels_last)).movedim(-1, 1).flatten(0, 1)

@@ -1,0 +1,135 @@
+"""What holds for every scheme, whichever door it uses."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from posenc.positions import T5, Alibi, Bounded, Learned, PositionScheme, Rotary, Sinusoidal, Xpos
+
+HEADS, HEAD_DIM, LENGTH = 4, 16, 12
+RELATIVE: dict[str, Callable[[], PositionScheme]] = {
+    "none": PositionScheme,
+    "rope": lambda: Rotary(HEAD_DIM),
+    "rope interleaved": lambda: Rotary(HEAD_DIM, layout="interleaved"),
+    "rope_partial": lambda: Rotary(HEAD_DIM, fraction=0.25),
+    "rope_bounded": lambda: Bounded(HEAD_DIM, longest=LENGTH),
+    "xpos": lambda: Xpos(HEAD_DIM),
+    "xpos interleaved": lambda: Xpos(HEAD_DIM, layout="interleaved", fraction=0.5),
+    "alibi": lambda: Alibi(HEADS),
+    "t5": lambda: T5(HEADS),
+    "t5 bidirectional": lambda: T5(HEADS, bidirectional=True),
+}
+SCHEMES: dict[str, Callable[[], PositionScheme]] = {
+    **RELATIVE,
+    "learned": lambda: Learned(LENGTH, HEADS * HEAD_DIM),
+    "sinusoidal": lambda: Sinusoidal(HEADS * HEAD_DIM),
+}
+ROTARY = [name for name in SCHEMES if name.startswith(("rope", "xpos"))]
+every_scheme = pytest.mark.parametrize("name", SCHEMES)
+every_relative_scheme = pytest.mark.parametrize("name", RELATIVE)
+every_rotary_scheme = pytest.mark.parametrize("name", ROTARY)
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def built(name: str) -> PositionScheme:
+    scheme = SCHEMES[name]()
+    scheme.initialise(torch.Generator().manual_seed(0))
+    return scheme
+
+
+def logits(scheme: PositionScheme, positions: Tensor, vectors: Tensor) -> Tensor:
+    """What attention would turn into weights; vectors (2, T, Dh) holds a query and a key a token -> (H, T, T)."""
+    q, k = (x.expand(1, HEADS, -1, -1) for x in vectors)
+    q, k = scheme.rotate(q, k, positions)
+    bias = scheme.bias(positions)
+    return (q @ k.mT)[0] + (0 if bias is None else bias)
+
+
+@given(shift=st.integers(0, 900_000))
+@every_relative_scheme
+def test_a_shift_of_all_positions_leaves_the_logits_of_relative_schemes(name, shift):
+    positions, vectors = torch.arange(LENGTH), randn(2, LENGTH, HEAD_DIM)
+    here, there = (logits(built(name), at, vectors) for at in (positions, positions + shift))
+    assert torch.allclose(here, there, atol=1e-4)
+
+
+@given(positions=st.lists(st.integers(0, 20_000), min_size=2, max_size=8))
+@every_relative_scheme
+def test_a_logit_depends_on_its_two_positions_only_whatever_gaps_and_order_the_others_have(name, positions):
+    vectors = randn(2, len(positions), HEAD_DIM)
+    together = logits(built(name), torch.tensor(positions), vectors)
+    alone = logits(built(name), torch.tensor([positions[1], positions[0]]), vectors[:, [1, 0]])
+    assert torch.allclose(together[:, 1, 0], alone[:, 0, 1], rtol=1e-4, atol=1e-4)
+
+
+@every_rotary_scheme
+@pytest.mark.parametrize(("query_heads", "key_heads"), [(6, 2), (3, 3), (1, 7)])
+def test_queries_and_keys_may_have_any_number_of_heads(name, query_heads, key_heads):
+    scheme, positions = built(name), torch.arange(LENGTH)
+    q, k = randn(2, query_heads, LENGTH, HEAD_DIM), randn(2, key_heads, LENGTH, HEAD_DIM, seed=1)
+    turned_q, turned_k = scheme.rotate(q, k, positions)
+    assert (turned_q.shape, turned_k.shape) == (q.shape, k.shape)
+    one_q, one_k = scheme.rotate(q[:, :1], k[:, -1:], positions)
+    assert torch.equal(turned_q[:, :1], one_q)
+    assert torch.equal(turned_k[:, -1:], one_k)
+
+
+@every_rotary_scheme
+def test_position_zero_is_the_identity(name):
+    q, k = randn(1, 1, 1, HEAD_DIM), randn(1, 1, 1, HEAD_DIM, seed=1)
+    turned_q, turned_k = built(name).rotate(q, k, torch.tensor([0]))
+    assert torch.equal(turned_q, q)
+    assert torch.equal(turned_k, k)
+
+
+@pytest.mark.parametrize("name", [name for name in ROTARY if name.startswith("rope")])
+def test_rotation_preserves_norms(name):
+    x = randn(1, HEADS, LENGTH, HEAD_DIM)
+    turned, _ = built(name).rotate(x, x, torch.arange(LENGTH) * 70_000)
+    assert torch.allclose(turned.norm(dim=-1), x.norm(dim=-1), atol=1e-5)
+
+
+@every_scheme
+@pytest.mark.parametrize("cast", [torch.nn.Module.half, torch.nn.Module.bfloat16])
+def test_casting_the_model_rounds_its_weights_only(name, cast):
+    """Weights that float16 and bfloat16 hold exactly come through a cast unchanged, and so must all the rest."""
+    scheme, positions = built(name), torch.arange(LENGTH)
+    for weight in scheme.parameters():
+        weight.data = (1024 * weight.data).round() / 1024
+    x, q = randn(1, LENGTH, HEADS * HEAD_DIM), randn(1, HEADS, LENGTH, HEAD_DIM)
+
+    def doors() -> list[Tensor]:
+        bias = scheme.bias(positions)
+        return [scheme.embed(x, positions), *scheme.rotate(q, q, positions), *([] if bias is None else [bias])]
+
+    before = doors()
+    cast(scheme)
+    assert all(torch.equal(one, other) for one, other in zip(before, doors(), strict=True))
+
+
+@every_scheme
+def test_a_checkpoint_holds_what_is_trained_and_nothing_else(name):
+    scheme = built(name)
+    assert scheme.state_dict().keys() == dict(scheme.named_parameters()).keys()
+
+
+@every_scheme
+def test_only_one_door_is_open(name):
+    doors = ("embed", "rotate", "bias")
+    opened = [door for door in doors if getattr(type(built(name)), door) is not getattr(PositionScheme, door)]
+    assert len(opened) == (name != "none")
+
+
+def test_every_scheme_is_held_to_these_facts():
+    def below(kind: type[PositionScheme]) -> set[type[PositionScheme]]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    known = {kind for kind in below(PositionScheme) if kind.__module__.startswith("posenc.")}
+    assert {type(built(name)) for name in SCHEMES} == known
