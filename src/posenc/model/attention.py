@@ -49,17 +49,25 @@ class Attention(nn.Module):
     Args:
         width: D, a multiple of heads.
         heads: H.
-        key_heads: G, heads of keys and values, a divisor of H (Ainslie et al. 2023): H is full attention, 1 is
-            multi-query.
-        bias: whether the projections add one.
         causal: whether a token sees only itself and what stands before it.
-        mechanism: how values are mixed.
+        key_heads: G, heads of keys and values, a divisor of H (Ainslie et al. 2023); by default H. 1 is multi-query.
+        bias: whether the projections add one.
+        mechanism: how values are mixed; by default by softmax.
     """
 
-    def __init__(self, width: int, heads: int, key_heads: int, bias: bool, causal: bool, mechanism: Mechanism) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        causal: bool,
+        key_heads: int | None = None,
+        bias: bool = False,
+        mechanism: Mechanism | None = None,
+    ) -> None:
         super().__init__()
-        self.head_dim, self.causal, self.mechanism = width // heads, causal, mechanism
-        self.sizes = (width, key_heads * self.head_dim, key_heads * self.head_dim)
+        self.head_dim, self.causal, self.mechanism = width // heads, causal, mechanism or Softmax()
+        shared_width = (key_heads or heads) * self.head_dim
+        self.sizes = (width, shared_width, shared_width)
         self.qkv = nn.Linear(width, sum(self.sizes), bias=bias)
         self.out = nn.Linear(width, width, bias=bias)
 

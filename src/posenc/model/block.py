@@ -44,7 +44,7 @@ class Block(nn.Module):
         super().__init__()
         bias = family.bias == "all"
         self.attention_norm = family.normalisation(width)
-        self.attention = Attention(width, heads, family.key_heads(heads), bias, causal, mechanism)
+        self.attention = Attention(width, heads, causal, family.key_heads(heads), bias, mechanism)
         self.feed_forward_norm = family.normalisation(width)
         self.feed_forward = FEED_FORWARD[family.activation](width, family.inner_width(width), bias)
 
