@@ -193,7 +193,7 @@ def _arm(scheme: str, runs: Sequence[Run], pairs: Sequence[Pair], budget: int, d
     bits = [
         loss * run.summary["bits_per_byte"] / run.summary["val_loss"]
         for run, loss in zip(runs, last, strict=True)
-        if run.finished
+        if "bits_per_byte" in run.summary  # not so while a run goes on, and never where a model fills blanks
     ]
     return Arm(
         scheme,
@@ -235,6 +235,13 @@ def _mark(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) -> Ma
         convergence.speed_up(to_level("step", 0), to_level("step", 1)),
         convergence.speed_up(to_level("seconds", 0), to_level("seconds", 1)),
     )
+
+
+def marks_at(arm: Arm, panel: Panel, fractions: Sequence[float]) -> list[Mark]:
+    """The arm at the baseline's loss after other shares of the budget than the usual ones."""
+    (baseline,) = (other for other in panel.arms if other.scheme == panel.baseline)
+    pairs = _pairs(arm.runs, baseline.runs)
+    return [_mark(fraction, _levels(pairs, 0, fraction * panel.budget), pairs) for fraction in fractions]
 
 
 def speed_up_by_level(arm: Arm, baseline: Arm, levels: Sequence[float]) -> list[Estimate]:

@@ -12,6 +12,7 @@ from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.curves import Band, band, looks, speed_up_band
 from posenc.analysis.figures import window
 from posenc.analysis.published import PUBLISHED
+from posenc.analysis.reproduction import reproduction
 from posenc.analysis.runs import AXES, NOT_SEARCHED, Run, Sweep
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -42,6 +43,7 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
         search_keys=_searched(sweep),
         facts=facts(sweep),
         shared=_shared(sweep.runs),
+        beside=[found for panel in panels if (found := reproduction(panel))],
         ours=[row for panel in panels for row in _ours(panel)],
         published=PUBLISHED,
         style=Markup((_TEMPLATES / "style.css").read_text()),

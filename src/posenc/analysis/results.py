@@ -8,6 +8,7 @@ from pathlib import Path
 from posenc.analysis import figures, heads, tables, words
 from posenc.analysis.comparison import Panel
 from posenc.analysis.page import facts
+from posenc.analysis.reproduction import reproduction
 from posenc.analysis.runs import AXES, MEASURES, Sweep
 from posenc.directory import write_whole
 
@@ -40,6 +41,8 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
     for panel in panels:
         lines += [words.against(panel), ""]
     lines += ["![Validation loss and speed-up](curves.png)", ""]
+    for beside in map(reproduction, panels):
+        lines += [beside.sentence(), ""] if beside else []
     for told in map(heads.story, panels):
         lines += [told.sentence, ""] if told else []
     if figures.has_heads(panels):

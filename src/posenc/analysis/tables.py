@@ -8,6 +8,7 @@ from typing import Any
 
 from posenc.analysis import words
 from posenc.analysis.comparison import Panel
+from posenc.analysis.reproduction import Reproduction, reproduction
 from posenc.analysis.words import finite, share
 
 
@@ -112,10 +113,30 @@ def show(panels: Sequence[Panel], notices: Sequence[str] = ()) -> None:
         if panel.rivals:
             console.print()
             console.print(_to_losses(panel))
+        if beside := reproduction(panel):
+            console.print()
+            console.print(_beside(beside))
         for notice in [*notices, *panel.notices] if panel is panels[0] else panel.notices:
             console.print(f"Note: {notice}.")
         console.print()
         console.print(words.against(panel), style="bold")
+
+
+def _beside(beside: Reproduction) -> Any:
+    from rich.table import Table
+
+    table = Table(
+        title=f"Beside the paper ({beside.curves.source}): times fewer steps",
+        caption=f"To {beside.baseline}'s loss after a share of its budget; in the paper, to its other arm's.",
+        min_width=80,
+        title_justify="left", title_style="bold", caption_justify="left",
+    )  # fmt: skip
+    for name in ("after", "paper", *beside.schemes):
+        table.add_column(name, justify="right")
+    for row in beside.rows:
+        ours = [words.times(estimate) for estimate in row.ours.values()]
+        table.add_row(share(row.fraction), f"{row.paper:.2f}x", *ours)
+    return table
 
 
 def _to_losses(panel: Panel) -> Any:
