@@ -38,6 +38,8 @@ def _curves(panels: Sequence[Panel]) -> str:
 
 def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
     lines = [f"# {sweep.name}", ""]
+    if whole := words.overall(panels):
+        lines += [whole, ""]
     for panel in panels:
         lines += [words.against(panel), ""]
     lines += ["![Validation loss and speed-up](curves.png)", ""]

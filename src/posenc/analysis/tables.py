@@ -120,6 +120,28 @@ def show(panels: Sequence[Panel], notices: Sequence[str] = ()) -> None:
             console.print(f"Note: {notice}.")
         console.print()
         console.print(words.against(panel), style="bold")
+    if whole := words.overall(panels):
+        console.print()
+        console.print(_settings(panels))
+        console.print()
+        console.print(whole, style="bold")
+
+
+def _settings(panels: Sequence[Panel]) -> Any:
+    """Every setting's headline in a row."""
+    from rich.table import Table
+
+    schemes = list(dict.fromkeys(arm.scheme for panel in panels for arm in panel.rivals))
+    table = Table(
+        title=f"Every setting: times fewer steps than {panels[0].baseline}, to the lowest loss that both reach",
+        title_justify="left", title_style="bold", min_width=80,
+    )  # fmt: skip
+    for name in ("setting", *schemes):
+        table.add_column(name, justify="left" if name == "setting" else "right")
+    for panel in panels:
+        ratios = {arm.scheme: words.times(arm.headline.in_steps) for arm in panel.rivals if arm.headline}
+        table.add_row(panel.title, *(ratios.get(scheme, "-") for scheme in schemes))
+    return table
 
 
 def _beside(beside: Reproduction) -> Any:

@@ -100,6 +100,26 @@ def _time(seconds: Estimate) -> str:
     return f", but takes {longer}"
 
 
+MANY = 2
+"""Panels from which on a reader needs the whole in one sentence first."""
+
+
+def overall(panels: Sequence[Panel]) -> str:
+    """The verdicts of many panels in one sentence; empty where there are few, or nothing is compared."""
+    if len(panels) <= MANY:
+        return ""
+    parts = []
+    for scheme in dict.fromkeys(arm.scheme for panel in panels for arm in panel.rivals):
+        arms = [arm for panel in panels for arm in panel.rivals if arm.scheme == scheme]
+        verdicts = [arm.verdict for arm in arms]
+        counts = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
+        told = ", ".join(f"{verdict} in {count}" for verdict, count in counts.items())
+        ratios = [arm.headline.in_steps.value for arm in arms if arm.headline and arm.verdict == "faster"]
+        span = f", with {_short(min(ratios))} to {_short(max(ratios))} times fewer steps where faster" if ratios else ""
+        parts.append(f"{scheme} is {told} of {len(arms)} settings{span}")
+    return f"Against {panels[0].baseline}, {'; '.join(parts)}." if parts else ""
+
+
 def alone(panel: Panel) -> str:
     """What there is to say without a comparison."""
     parts = [f"{arm.scheme} {interval(arm.loss)} ({seeds(len(arm.runs))})" for arm in panel.arms]

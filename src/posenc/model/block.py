@@ -42,7 +42,7 @@ class Block(nn.Module):
 
     def __init__(self, width: int, heads: int, causal: bool, family: Family, mechanism: Mechanism) -> None:
         super().__init__()
-        bias = family.bias == "all"
+        bias = family.biases.projections
         self.attention_norm = family.normalisation(width)
         self.attention = Attention(width, heads, causal, family.key_heads(heads), bias, mechanism)
         self.feed_forward_norm = family.normalisation(width)

@@ -1,10 +1,31 @@
 """What sets the published families of transformers apart, at any size."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import nn
+
+
+class Biases(NamedTuple):
+    """Where vectors are added."""
+
+    norms: bool
+    projections: bool
+
+
+BIASES: Mapping[str, Biases] = {
+    "none": Biases(norms=False, projections=False),
+    "norm": Biases(norms=True, projections=False),
+    "all": Biases(norms=True, projections=True),
+}
+
+NORMS: Mapping[str, Callable[[int, bool], nn.Module]] = {
+    "layer": lambda width, bias: nn.LayerNorm(width, bias=bias),
+    "bare": lambda width, bias: nn.LayerNorm(width, elementwise_affine=False),  # noqa: ARG005
+    "rms": lambda width, bias: nn.RMSNorm(width, eps=1e-5),  # noqa: ARG005
+}
 
 
 @dataclass(frozen=True)
@@ -37,14 +58,16 @@ class Family:
             raise ValueError(f"queries_per_key={self.queries_per_key} must be all or at least 1")
         if not self.ratio > 0:
             raise ValueError(f"ratio={self.ratio} must be above 0")
-        if self.bias == "norm" and self.norm != "layer":
+        if self.biases == BIASES["norm"] and self.norm != "layer":
             raise ValueError(f"bias=norm needs norm=layer: norm={self.norm} has none")
+
+    @property
+    def biases(self) -> Biases:
+        return BIASES[self.bias]
 
     def normalisation(self, width: int) -> nn.Module:
         """(..., D) -> (..., D)."""
-        if self.norm == "rms":
-            return nn.RMSNorm(width, eps=1e-5)
-        return nn.LayerNorm(width, elementwise_affine=self.norm == "layer", bias=self.bias != "none")
+        return NORMS[self.norm](width, self.biases.norms)
 
     def key_heads(self, heads: int) -> int:
         """Heads of keys and values.

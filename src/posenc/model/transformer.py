@@ -59,7 +59,9 @@ class Transformer(nn.Module):
         if width % heads:
             raise ValueError(f"width={width} must be a multiple of heads={heads}")
         if scheme.longest is not None and context > scheme.longest:
-            raise ValueError(f"context={context} is longer than the {scheme.longest} positions of the position table")
+            raise ValueError(
+                f"context={context} is longer than the {scheme.longest} positions that the scheme can place"
+            )
         family, attention = family or Family(), attention or Softmax()
         if not attention.accepts(scheme):
             kind = type(attention).__name__.lower()

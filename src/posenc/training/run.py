@@ -93,6 +93,10 @@ def train(
     heads = Heads(windows, settings.context, settings.attention_every)
     module = LanguageModelling(model, objective, optim, batches, validation, heads, settings.steps, config)
     if hardware.compile:
+        import torch
+
+        # A sweep is one process, and torch gives up compiling a function that has been compiled for many schemes.
+        torch.compiler.reset()
         model.compile()
 
     with _held(directory):
