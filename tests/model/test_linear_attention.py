@@ -198,3 +198,12 @@ def test_every_layer_draws_its_own_directions_the_same_for_every_scheme():
     assert not torch.equal(first, second)
     assert all(map(torch.equal, directions(Rotary(SIZE), 0), (first, second)))
     assert not torch.equal(directions(PositionScheme(), 1)[0], first)
+
+
+@kernels
+def test_a_model_with_linear_attention_compiles_to_one_graph_and_computes_the_same(kernel):
+    torch.compiler.reset()
+    model = Transformer(50, 16, 2, HEADS * SIZE, HEADS, Rotary(SIZE), attention=Linear(SIZE, kernel)).eval()
+    tokens = torch.randint(50, (2, 16))
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    assert torch.allclose(model(tokens), compiled(tokens), atol=1e-5)
