@@ -2,10 +2,10 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from posenc.command import one_sentence_errors
 from posenc.errors import UserError
+from posenc.trained import load
 
 
 def main() -> None:
@@ -24,40 +24,12 @@ def main() -> None:
             raise UserError(f"--temperature={arguments.temperature} must be above 0")
         if arguments.tokens < 1 or not arguments.prompt:
             raise UserError("--tokens must be at least 1 and --prompt must not be empty")
-        model, tokenizer, config = load(arguments.run)
+        trained = load(arguments.run)
         from posenc.generation import generate
 
         wanted = {"temperature": arguments.temperature, "seed": arguments.seed}
-        print(generate(model, tokenizer, arguments.prompt, arguments.tokens, config["context"], **wanted))
-
-
-def load(run: Path) -> tuple[Any, Any, dict[str, Any]]:
-    """The model, tokenizer and configuration of a run, from its last checkpoint.
-
-    Raises:
-        UserError: if there is no run, or no checkpoint in it.
-    """
-    from omegaconf import OmegaConf
-
-    from posenc.directory import RunDirectory
-
-    if not (run / "config.yaml").exists():
-        raise UserError(f"{run} is not a run directory: it has no config.yaml")
-    checkpoint = RunDirectory(run, "", "", 0).last_checkpoint()
-    if checkpoint is None:
-        raise UserError(f"{run} has no checkpoint yet")
-    import torch
-
-    from posenc.training.run import build
-
-    config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
-    objective, tokenizer, scheme = (build(config, group) for group in ("objective", "tokenizer", "pos"))
-    tokenizer.load(run)
-    supplied = {"vocab_size": tokenizer.vocab_size, "context": config["context"], "causal": objective.causal}
-    model = build(config, "model", scheme=scheme, **supplied)
-    weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-    model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
-    return model, tokenizer, config
+        context = trained.config["context"]
+        print(generate(trained.model, trained.tokenizer, arguments.prompt, arguments.tokens, context, **wanted))
 
 
 if __name__ == "__main__":
