@@ -98,15 +98,15 @@ def lengths(panels: Sequence[Panel]) -> "Figure":
             axes[0].set_title(f"{panel.title + ': ' if panel.title else ''}mean, 95 % band", loc="left", fontsize=10)
             axes[0].set_xlabel(f"length of the windows, times the {told.context:,} tokens trained at")
             axes[0].set_ylabel("bits per byte")
-            _doublings(axes[0], told.lengths, "{:g}x")
-            axes[1].set_title("In the longest of these windows", loc="left", fontsize=10)
+            _doublings(axes[0], told.lengths, "{:g}")
+            axes[1].set_title("Along the window", loc="left", fontsize=10)
             axes[1].set_xlabel("position in the window, tokens")
             axes[1].set_ylabel("loss, nats per token")
             _doublings(axes[1], [4**power for power in range(12)], "{:,}")
             axes[1].axvline(told.context, color="#5a5a5a", linewidth=1, zorder=1)
             axes[1].annotate(
-                "trained up to here", (told.context, 0.98), xycoords=("data", "axes fraction"), rotation=90,
-                ha="right", va="top", fontsize=8, color="#444444", xytext=(-2, 0), textcoords="offset points",
+                "past the length trained at", (told.context, 0.02), xycoords=("data", "axes fraction"), xytext=(4, 0),
+                textcoords="offset points", fontsize=7.5, color="#444444",
             )  # fmt: skip
             _legend_once(figure, axes[0])
     return figure

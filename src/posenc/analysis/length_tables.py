@@ -55,11 +55,10 @@ def lengths_csv(panels: Sequence[Panel]) -> str:
 
 
 def positions_csv(panels: Sequence[Panel]) -> str:
-    """One row a run and bucket of positions, counted from 0, in the longest windows that the run has an entry at."""
+    """One row a run, length and bucket of positions, counted from 0."""
     rows = []
     for where, lengths in _evaluated(panels):
-        longest = [entry for entry in lengths.entries if not entry.no_entry][-1:]
-        for entry in longest:
+        for entry in lengths.entries:
             for first, end, loss in zip(entry.edges[:-1], entry.edges[1:], entry.losses, strict=True):
                 rows.append([*where, entry.length, first, end - 1, f"{loss:.5f}"])
     return _text(("length", "from_position", "to_position", "nats_per_token"), rows)

@@ -1,6 +1,7 @@
 """Beyond the training length: what the models of each scheme make of longer windows, over seeds."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,16 +75,25 @@ def bits_band(arm: Arm) -> Band:
 
 
 def position_band(arm: Arm) -> Band:
-    """Loss in nats per token against the position in the longest windows at which every run has an entry.
+    """Loss in nats per token against the position in a window, as far as every run has an entry.
 
-    Positions count from 1, so that they can be drawn on a logarithmic axis; a bucket stands at its geometric middle.
+    Positions up to the training length are those of the windows of that length, since there are more of these; the
+    rest are those of the longest windows. They count from 1, so that they can be drawn on a logarithmic axis; a bucket
+    stands at its geometric middle.
     """
     entries = _entries(arm)
     if not entries:
         return over_seeds(np.empty(0), np.empty((1, 0)))
-    longest = entries[max(entries)]
-    edges = np.array(longest[0].edges, float)
-    return over_seeds(np.sqrt((edges[:-1] + 1) * edges[1:]), np.array([entry.losses for entry in longest]))
+    every = [list(_along(column[0], column[-1])) for column in zip(*entries.values(), strict=True)]
+    return over_seeds(np.array([x for x, _ in every[0]]), np.array([[loss for _, loss in one] for one in every]))
+
+
+def _along(shortest: AtLength, longest: AtLength) -> Iterator[tuple[float, float]]:
+    """Where each bucket stands, and its loss."""
+    for entry, begin in ((shortest, 0), (longest, shortest.length)):
+        for first, end, loss in zip(entry.edges[:-1], entry.edges[1:], entry.losses, strict=True):
+            if first >= begin:
+                yield math.sqrt((first + 1) * end), loss
 
 
 def _entries(arm: Arm) -> dict[float, list[AtLength]]:
@@ -113,7 +123,9 @@ def _gaps(rows: Sequence[Row]) -> tuple[str, ...]:
             reasons.setdefault(reason, []).append(f"{times:g}x")
         for reason, where in reasons.items():
             found.setdefault((reason, ", ".join(where)), []).append(row.scheme)
-    return tuple(f"{', '.join(schemes)} at {where}: no entry ({reason})" for (reason, where), schemes in found.items())
+    return tuple(
+        f"No entry for {', '.join(schemes)} at {where}: {reason}" for (reason, where), schemes in found.items()
+    )
 
 
 def _sentence(rows: Sequence[Row], lengths: Mapping[float, int]) -> str:
@@ -135,6 +147,6 @@ def _change(change: Estimate) -> str:
     if change.low is None or change.high is None:
         return cost
     if change.low <= 0 <= change.high:
-        return f"{cost} (which cannot be told from no change: {change.low:+.3f} to {change.high:+.3f})"
+        return f"{cost} ({change.low:+.3f} to {change.high:+.3f}, perhaps no change)"
     low, high = sorted((abs(change.low), abs(change.high)))
     return f"{cost} ({low:.3f} to {high:.3f})"

@@ -61,7 +61,7 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
     held = "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to"
     if figures.has_lengths(panels):
         commands.append(f"python -m posenc.extrapolate {sweep.source}")
-        held += ", `lengths.csv` every run in longer windows, `positions.csv` its loss along the longest"
+        held += ", `lengths.csv` every run in longer windows, `positions.csv` its loss along them"
     lines += ["", f"{held}."]
     lines += [
         "To make it again:",
