@@ -73,6 +73,12 @@ def test_batches_shrink_as_windows_grow_and_change_nothing(monkeypatch):
         assert entry.nats_per_token == pytest.approx(other.nats_per_token, rel=1e-6)
 
 
+def test_no_more_text_is_read_than_wanted_at_any_length(monkeypatch):
+    monkeypatch.setattr(evaluation, "TEXT", 1024)
+    read = [entry.windows * entry.length for entry in at_lengths(trained(Rotary(8)), text(20_000))]
+    assert read == [1024, 960, 960, 1024, 1024, 1024]
+
+
 def test_bits_are_those_of_bytes_and_not_of_tokens():
     class Pairs(Bytes):
         def byte_lengths(self) -> np.ndarray:

@@ -40,13 +40,13 @@ def run(
 
 
 def with_lengths(one: Run, slope: float, rows: int | None = None) -> Run:
-    """The run evaluated in longer windows: 2 bits per byte at 256 tokens, `slope` more a doubling, up to `rows`."""
+    """The run evaluated in longer windows: about 2 bits per byte at 256 tokens, `slope` more a doubling, up to `rows`."""
 
     def entry(times: float) -> AtLength:
         length = round(256 * times)
         if rows is not None and length > rows:
             return AtLength(times, length, no_entry=f"its table has {rows} rows")
-        bits = 2 + slope * math.log2(times)
+        bits = 1.9 + one.seed / 10 + slope * math.log2(times)
         nats = bits * math.log(2)
         edges = (0, 1, 4, 16, 64, 256, *range(320, length, 64), length) if length > 256 else (0, 1, 4, 16, 64, length)
         return AtLength(times, length, 8, nats, bits, edges, tuple(nats + 1 / (1 + edge) for edge in edges[:-1]))
