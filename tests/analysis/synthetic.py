@@ -40,7 +40,7 @@ def run(
 
 
 def with_lengths(one: Run, slope: float, rows: int | None = None) -> Run:
-    """The run evaluated in longer windows: about 2 bits per byte at 256 tokens, `slope` more a doubling, up to `rows`."""
+    """The run evaluated in longer windows: about 2 bits a byte at 256 tokens, `slope` more a doubling, up to `rows`."""
 
     def entry(times: float) -> AtLength:
         length = round(256 * times)

@@ -105,8 +105,8 @@ def lengths(panels: Sequence[Panel]) -> "Figure":
             _doublings(axes[1], [4**power for power in range(12)], "{:,}")
             axes[1].axvline(told.context, color="#5a5a5a", linewidth=1, zorder=1)
             axes[1].annotate(
-                "past the length trained at", (told.context, 0.02), xycoords=("data", "axes fraction"), xytext=(4, 0),
-                textcoords="offset points", fontsize=7.5, color="#444444",
+                "trained up to here", (told.context, 0.02), xycoords=("data", "axes fraction"), xytext=(-4, 0),
+                textcoords="offset points", ha="right", fontsize=8, color="#444444",
             )  # fmt: skip
             _legend_once(figure, axes[0])
     return figure
