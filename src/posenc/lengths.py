@@ -11,6 +11,7 @@ from posenc.directory import write_whole
 
 FILE = "lengths.json"
 FORMAT = 1
+"""To be raised when what is evaluated changes, the text too: files of both would not compare."""
 
 TIMES = (1.0, 1.25, 1.5, 2.0, 4.0, 8.0)
 """Lengths evaluated, as multiples of the training length."""
