@@ -2,10 +2,10 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from posenc.command import one_sentence_errors
 from posenc.errors import UserError
+from posenc.trained import load
 
 
 def main() -> None:
@@ -24,38 +24,11 @@ def main() -> None:
             raise UserError(f"--temperature={arguments.temperature} must be above 0")
         if arguments.tokens < 1 or arguments.prompt == "":
             raise UserError("--tokens must be at least 1 and --prompt must not be empty")
-        model, objective, tokenizer, config = load(arguments.run)
-        prompt, wanted = arguments.prompt or objective.prompt, (arguments.tokens, config["context"])
-        print(objective.answer(model, tokenizer, prompt, *wanted, arguments.temperature, arguments.seed))
-
-
-def load(run: Path) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """The model, objective, tokenizer and configuration of a run, from its last checkpoint.
-
-    Raises:
-        UserError: if there is no run, or no checkpoint in it.
-    """
-    from omegaconf import OmegaConf
-
-    from posenc.directory import RunDirectory
-
-    if not (run / "config.yaml").exists():
-        raise UserError(f"{run} is not a run directory: it has no config.yaml")
-    checkpoint = RunDirectory(run, "", "", 0).last_checkpoint()
-    if checkpoint is None:
-        raise UserError(f"{run} has no checkpoint yet")
-    import torch
-
-    from posenc.building import build, build_model
-
-    config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
-    tokenizer = build(config, "tokenizer")
-    objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
-    tokenizer.load(run)
-    model = build_model(config, objective)
-    weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-    model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
-    return model, objective, tokenizer, config
+        trained = load(arguments.run)
+        objective, context = trained.objective, trained.config["context"]
+        prompt = arguments.prompt or objective.prompt
+        wanted = {"temperature": arguments.temperature, "seed": arguments.seed}
+        print(objective.answer(trained.model, trained.tokenizer, prompt, arguments.tokens, context, **wanted))
 
 
 if __name__ == "__main__":

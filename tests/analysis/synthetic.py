@@ -1,11 +1,14 @@
 """Runs made up for the tests: losses that fall along known curves."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posenc.analysis.runs import Run, Sweep
+from posenc.lengths import TIMES, AtLength, Lengths
 
 FIXED = {"model": "tiny", "model.layers": 4, "model.width": 128, "context": 256, "steps": 300, "optim.lr": 0.003}
 
@@ -34,6 +37,21 @@ def run(
     }  # fmt: skip
     whole = {**FIXED, "precision": "32-true", **(setting or {})}
     return Run(f"{scheme}/{seed}", scheme, seed, 300, whole, curve, summary if finished else {})
+
+
+def with_lengths(one: Run, slope: float, rows: int | None = None) -> Run:
+    """The run evaluated in longer windows: about 2 bits a byte at 256 tokens, `slope` more a doubling, up to `rows`."""
+
+    def entry(times: float) -> AtLength:
+        length = round(256 * times)
+        if rows is not None and length > rows:
+            return AtLength(times, length, no_entry=f"it can place only {rows} positions")
+        bits = 1.9 + one.seed / 10 + slope * math.log2(times)
+        nats = bits * math.log(2)
+        edges = (0, 1, 4, 16, 64, 256, *range(320, length, 64), length) if length > 256 else (0, 1, 4, 16, 64, length)
+        return AtLength(times, length, 8, nats, bits, edges, tuple(nats + 1 / (1 + edge) for edge in edges[:-1]))
+
+    return replace(one, lengths=Lengths(one.source, "0f", 256, 1.4, tuple(map(entry, TIMES))))
 
 
 def sweep(*runs: Run) -> Sweep:

@@ -9,7 +9,7 @@ import pytest
 
 from posenc.analysis.comparison import compare
 from posenc.analysis.page import html
-from tests.analysis.synthetic import run, sweep
+from tests.analysis.synthetic import run, sweep, with_lengths
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
@@ -146,3 +146,38 @@ def test_names_are_shown_as_they_are_and_not_run(page):
     text = page.read_text()
     assert "<none>" not in text
     assert "&lt;none&gt; &amp; co" in text
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory) -> Path:
+    """A page of runs that were also evaluated in longer windows, but for the sinusoid's."""
+    rope = [with_lengths(run("rope", seed, pace=2.0), slope=0.1 * (seed + 1)) for seed in range(3)]
+    learned = [with_lengths(run("learned", seed), slope=0.0, rows=256) for seed in range(3)]
+    made_up = sweep(*rope, *learned, *(run("sinusoidal", seed) for seed in range(3)))
+    file = tmp_path_factory.mktemp("longer") / "report.html"
+    file.write_text(html(made_up, compare(made_up)))
+    return file
+
+
+def test_longer_windows_are_drawn_for_the_schemes_that_were_evaluated(browser, longer):
+    browser.get(longer.as_uri())
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    for chart in ("lengths-0", "positions-0"):
+        assert {trace.get("name") for trace in traces(browser, chart)} - {None} == {"rope", "learned"}
+        assert axis(browser, "xaxis", "type", chart) == "log"
+        label = browser.find_element("id", chart).get_attribute("aria-label")
+        assert label is not None
+        assert "rope" in label
+    ends = {trace.get("name"): trace["x"][-1] for trace in traces(browser, "lengths-0")}
+    assert (ends["rope"], ends["learned"]) == (8, 1)
+    click(browser, "scheme", "rope")
+    assert {trace.get("name") for trace in traces(browser, "positions-0")} - {None} == {"learned"}
+
+
+def test_longer_windows_are_told_in_a_sentence_and_a_table(browser, longer, page):
+    browser.get(longer.as_uri())
+    text = browser.find_element("css selector", "main").text
+    assert "a byte costs 0.200 bits more (-0.048 to +0.448, perhaps no change) with rope" in text
+    assert "No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions." in text
+    assert text.count("no entry") == 6  # five cells, and the sentence
+    assert "Beyond the training length" not in page.read_text()

@@ -1,7 +1,7 @@
 """Runs side by side: which may be compared, and what comes out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -182,8 +182,7 @@ def _unfinished(arms: fairness.Arms, compared: Sequence[str]) -> list[str]:
 def _cut(run: Run, budget: int) -> Run:
     """The same run up to a step."""
     inside = run.curve["step"] <= budget
-    curve = {name: values[inside] for name, values in run.curve.items()}
-    return Run(run.source, run.scheme, run.seed, run.budget, run.setting, curve, run.summary, run.heads)
+    return replace(run, curve={name: values[inside] for name, values in run.curve.items()})
 
 
 def _arm(scheme: str, runs: Sequence[Run], pairs: Sequence[Pair], budget: int, diverged: int) -> Arm:

@@ -56,11 +56,11 @@ def band(arm: Arm, measure: str, axis: str = "step") -> Band:
     rows = [np.isin(run.curve["step"], steps) for run in arm.runs]
     values = np.stack([run.curve[measure][row] for run, row in zip(arm.runs, rows, strict=True)])
     x = np.mean([run.curve[axis][row] for run, row in zip(arm.runs, rows, strict=True)], axis=0)
-    return _band(x, values)
+    return over_seeds(x, values)
 
 
-def _band(x: Array, values: Array) -> Band:
-    """values (seeds, points)."""
+def over_seeds(x: Array, values: Array) -> Band:
+    """x (points,), values (seeds, points); a point that some seed lacks is left out."""
     known = np.isfinite(values).all(axis=0)
     estimates = [mean(list(column)) for column in values[:, known].T]
     middle = np.array([estimate.value for estimate in estimates])

@@ -1,6 +1,6 @@
 """The comparison as still figures, for papers and README."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,7 @@ from posenc.analysis import words
 from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.curves import Band, Look, band, looks, speed_up_band
 from posenc.analysis.heads import measured, orderless
+from posenc.analysis.lengths import beyond, bits_band, evaluated, position_band
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,18 +83,64 @@ def heads(panels: Sequence[Panel]) -> "Figure":
     return figure
 
 
+def lengths(panels: Sequence[Panel]) -> "Figure":
+    """A row a panel that was evaluated in longer windows: bits per byte against length, loss against position."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    look = looks([arm.scheme for panel in panels for arm in panel.arms])
+    rows = [(panel, told) for panel in panels if (told := beyond(panel))]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10, 4.2 * len(rows)), layout="constrained")
+        for axes, (panel, told) in zip(figure.subplots(len(rows), 2, squeeze=False), rows, strict=True):
+            for arm in filter(evaluated, panel.arms):
+                _draw(axes[0], bits_band(arm), arm.scheme, look[arm.scheme], marker="o", markersize=3.5)
+                _draw(axes[1], position_band(arm), arm.scheme, look[arm.scheme])
+            axes[0].set_title(f"{panel.title + ': ' if panel.title else ''}mean, 95 % band", loc="left", fontsize=10)
+            axes[0].set_xlabel(f"length of the windows, times the {told.context:,} tokens trained at")
+            axes[0].set_ylabel("bits per byte")
+            _doublings(axes[0], told.lengths, "{:g}")
+            axes[1].set_title("Along the window", loc="left", fontsize=10)
+            axes[1].set_xlabel("position in the window, tokens")
+            axes[1].set_ylabel("loss, nats per token")
+            _doublings(axes[1], [4**power for power in range(12)], "{:,}")
+            axes[1].axvline(told.context, color="#5a5a5a", linewidth=1, zorder=1)
+            axes[1].annotate(
+                "trained up to here", (told.context, 0.02), xycoords=("data", "axes fraction"), xytext=(-4, 0),
+                textcoords="offset points", ha="right", fontsize=8, color="#444444",
+            )  # fmt: skip
+            _legend_once(figure, axes[0])
+    return figure
+
+
+def has_lengths(panels: Sequence[Panel]) -> bool:
+    """Whether a run was evaluated in longer windows."""
+    return any(evaluated(arm) for panel in panels for arm in panel.arms)
+
+
+def _doublings(axes: Any, places: Iterable[float], form: str) -> None:
+    """A logarithmic axis across, with marks at some of these places."""
+    low, high = axes.get_xlim()
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(places), [form.format(place) for place in places])
+    axes.minorticks_off()
+    axes.set_xlim(max(low, 0.9), high)
+
+
 def has_heads(panels: Sequence[Panel]) -> bool:
     """Whether the attention heads of every run were looked at."""
     return all(measured(panel.arms) for panel in panels)
 
 
 def save_all(panels: Sequence[Panel], folder: Path) -> None:
-    """Write curves.png, curves.svg and, where heads were looked at, heads.png."""
+    """Write curves.png, curves.svg, heads.png where heads were looked at, lengths.png where lengths were evaluated."""
     drawn = curves(panels)
     save(drawn, folder / "curves.png")
     save(drawn, folder / "curves.svg")
     if has_heads(panels):
         save(heads(panels), folder / "heads.png")
+    if has_lengths(panels):
+        save(lengths(panels), folder / "lengths.png")
 
 
 def save(figure: "Figure", file: Path) -> None:
@@ -153,9 +200,10 @@ def _speed_ups(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
     axes.set_title(f"Speed-up over {panel.baseline}, 95 % band", loc="left", fontsize=10)
 
 
-def _draw(axes: Any, curve: Band, scheme: str, look: Look) -> None:
+def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:
     axes.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0)
-    axes.plot(curve.x, curve.middle, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.8, label=scheme)
+    line = {"linestyle": _DASHES[look.dash], "linewidth": 1.8, **line}
+    axes.plot(curve.x, curve.middle, color=look.colour, label=scheme, **line)
 
 
 def window(arms: Sequence[Arm]) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc.analysis import heads, words
+from posenc.analysis import heads, lengths, words
 from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.curves import Band, band, looks, speed_up_band
 from posenc.analysis.figures import window
@@ -29,6 +29,7 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
     )
     look = looks([arm.scheme for panel in panels for arm in panel.arms])
     why = [heads.story(panel) for panel in panels]
+    longer = [lengths.beyond(panel) for panel in panels]
     return environment.get_template("report.html.j2").render(
         sweep=sweep,
         panels=panels,
@@ -39,6 +40,7 @@ def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
         alternatives=[_alternative(panel) for panel in panels],
         why=why if any(why) else None,
         heads=heads,
+        longer=longer if any(longer) else None,
         even=_even_share(sweep.runs),
         search_keys=_searched(sweep),
         facts=facts(sweep),
@@ -81,6 +83,7 @@ def _panel(panel: Panel, look: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "window": window(panel.arms),
         "orderless": vars(floor) if (floor := heads.orderless(panel)) else None,
+        "longer": _longer(panel),
         "thresholds": [{"level": mark.level, "share": words.share(mark.fraction)} for mark in panel.rivals[0].marks]
         if panel.rivals
         else [],
@@ -92,10 +95,18 @@ def _panel(panel: Panel, look: Mapping[str, Any]) -> dict[str, Any]:
                 "mean": _means(arm),
                 "runs": [_curve(run) for run in arm.runs],
                 "speedup": _band(speed_up_band(arm, panel)) if arm in panel.rivals else None,
+                "lengths": _band(lengths.bits_band(arm)) if lengths.evaluated(arm) else None,
+                "positions": _band(lengths.position_band(arm)) if lengths.evaluated(arm) else None,
             }
             for arm in panel.arms
         ],
     }
+
+
+def _longer(panel: Panel) -> dict[str, Any] | None:
+    """The marks of the axes of the figures of longer windows."""
+    told = lengths.beyond(panel)
+    return {"context": told.context, "times": list(told.lengths)} if told else None
 
 
 def _means(arm: Arm) -> dict[str, Any]:
@@ -129,9 +140,12 @@ def _alternative(panel: Panel) -> dict[str, str]:
     ups = "; ".join(
         f"{arm.scheme} {', '.join(words.times(mark.in_steps) for mark in arm.marks)}" for arm in panel.rivals
     )
-    ends = [(arm.scheme, band(arm, "induction").middle) for arm in panel.arms]
-    scores = ", ".join(f"{scheme} {values[-1]:.3f}" for scheme, values in ends if len(values))
+    copies = [(arm.scheme, band(arm, "induction").middle) for arm in panel.arms]
+    scores = ", ".join(f"{scheme} {values[-1]:.3f}" for scheme, values in copies if len(values))
+    ends = [(arm.scheme, lengths.position_band(arm)) for arm in panel.arms if lengths.evaluated(arm)]
+    along = ", ".join(f"{scheme} {last.middle[-1]:.3f} at {last.x[-1]:,.0f}" for scheme, last in ends if len(last.x))
     return {
+        "positions": f"Loss by position in the window, in nats per token; at the last position: {along}.",
         "loss": words.alone(panel),
         "speedup": f"Speed-up over {panel.baseline} at its loss after 25, 50, 75 and 100 % of the budget: {ups}.",
         "induction": f"Induction score of the best head at the end: {scores}.",

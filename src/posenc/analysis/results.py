@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc.analysis import figures, heads, tables, words
+from posenc.analysis import figures, heads, length_tables, lengths, tables, words
 from posenc.analysis.comparison import Panel
 from posenc.analysis.page import facts
 from posenc.analysis.reproduction import reproduction
@@ -14,11 +14,14 @@ from posenc.directory import write_whole
 
 
 def keep(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> None:
-    """Write README.md, curves.csv, table.csv and the figures."""
+    """Write README.md, curves.csv, table.csv, the figures and, where there are any, lengths.csv and positions.csv."""
     folder.mkdir(parents=True, exist_ok=True)
     figures.save_all(panels, folder)
     write_whole(folder / "table.csv", tables.csv_text(panels))
     write_whole(folder / "curves.csv", _curves(panels))
+    if figures.has_lengths(panels):
+        write_whole(folder / "lengths.csv", length_tables.lengths_csv(panels))
+        write_whole(folder / "positions.csv", length_tables.positions_csv(panels))
     if sweep.search:
         write_whole(folder / "search.csv", tables.search_csv(sweep.search))
     write_whole(folder / "README.md", _readme(sweep, panels, folder))
@@ -49,20 +52,27 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
         lines += [told.sentence, ""] if told else []
     if figures.has_heads(panels):
         lines += ["![Attention heads](heads.png)", ""]
+    for further in map(lengths.beyond, panels):
+        lines += [further.sentence, ""] if further else []
+    if figures.has_lengths(panels):
+        lines += ["![Longer windows](lengths.png)", ""]
     lines += ["| | |", "|---|---|"]
     for name, value in facts(sweep).items():
         shown = f"`{value}`" if name == "Last command" else value
         lines.append(f"| {name} | {shown} |")
     for notice in [*sweep.notices, *dict.fromkeys(notice for panel in panels for notice in panel.notices)]:
         lines += ["", f"Note: {notice}."]
-    first = f"{sweep.command} && " if sweep.command else ""
+    commands = [sweep.command] if sweep.command else []
+    held = "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to"
+    if figures.has_lengths(panels):
+        commands.append(f"python -m posenc.extrapolate {sweep.source}")
+        held += ", `lengths.csv` every run in longer windows, `positions.csv` its loss along them"
+    lines += ["", f"{held}."]
     lines += [
-        "",
-        "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to.",
         "To make it again:",
         "",
         "```bash",
-        f"{first}python -m posenc.report {sweep.source} --results {folder}",
+        " && ".join([*commands, f"python -m posenc.report {sweep.source} --results {folder}"]),
         "```",
     ]
     return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from posenc.config import NOT_THE_CURVE
 from posenc.directory import failed_jobs, read_metrics
 from posenc.errors import UserError
+from posenc.lengths import Lengths, read
 
 AXES = ("step", "tokens", "seconds")
 """What a curve can be drawn against."""
@@ -39,6 +40,7 @@ class Run:
         curve: AXES and MEASURES, each (validations,); NaN where something was not measured.
         summary: what it wrote at its end; empty while it goes on.
         heads: every attention head after every validation, as read from attention.csv.
+        lengths: the finished model in longer windows, if it was evaluated there.
     """
 
     source: str
@@ -49,6 +51,7 @@ class Run:
     curve: Mapping[str, NDArray[np.float64]]
     summary: Mapping[str, Any] = field(default_factory=dict)
     heads: tuple[Mapping[str, float], ...] = ()
+    lengths: Lengths | None = None
 
     @property
     def finished(self) -> bool:
@@ -106,7 +109,21 @@ def read_folder(folder: Path) -> Sweep:
     notices += tuple(f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed_jobs(folder))
     if not runs:
         raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
+    runs, distrusted = _with_lengths(runs)
+    notices += distrusted
     return Sweep(folder.resolve().name, runs, notices, diverged, tried, _command(folder), str(folder))
+
+
+def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """The runs with what was evaluated in longer windows, and a sentence for each file that is not to be trusted."""
+    evaluated, notices = [], []
+    for run in runs:
+        try:
+            evaluated.append(replace(run, lengths=read(Path(run.source))))
+        except ValueError as error:
+            evaluated.append(run)
+            notices.append(str(error))
+    return tuple(evaluated), tuple(notices)
 
 
 def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:

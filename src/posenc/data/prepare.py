@@ -40,7 +40,7 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
     """
     source = corpus.fingerprint()
     _train_once(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{source}")
-    splits = {split: _tokens(corpus, tokenizer, cache, title, source, split) for split in IN_WORDS}
+    splits = {split: open_split(corpus, tokenizer, cache, title, source, split) for split in IN_WORDS}
     for split, tokens in splits.items():
         if len(tokens) < window:
             raise UserError(
@@ -50,7 +50,15 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
     return Prepared(tokenizer, **splits)
 
 
-def _tokens(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, source: str, split: str) -> Tokens:
+def open_split(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, source: str, split: str) -> Tokens:
+    """One split as the tokens of a tokenizer that has learnt its vocabulary, from the cache or tokenised anew.
+
+    Args:
+        source: the corpus's fingerprint, which may take long to compute.
+
+    Raises:
+        UserError: if the corpus is unreadable, or has no text in that split.
+    """
     fingerprint = digest(source, tokenizer.fingerprint(), split)
     return open_or_build(
         cache / f"{title}-{tokenizer.name}-{split}-{fingerprint}",

@@ -57,6 +57,11 @@ class Hardware:
         return "bf16-mixed" if fast else "32-true"
 
 
+def best_device() -> torch.device:
+    """The machine's accelerator if it has one, otherwise its CPU."""
+    return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+
+
 def ampere_or_later() -> bool:
     """Whether the GPU has bf16 tensor cores (compute capability 8.0 and up)."""
     return torch.cuda.get_device_capability() >= (8, 0)

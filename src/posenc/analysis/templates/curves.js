@@ -9,6 +9,8 @@
     speedup: "times fewer steps",
     previous_token: "share of attention",
     induction: "share of attention",
+    lengths: "bits per byte",
+    positions: "nats per token",
   };
   const CONFIG = { responsive: true, displaylogo: false, displayModeBar: false };
 
@@ -111,6 +113,26 @@
     Plotly.react(`${measure}-${index}`, overTraining(panel, chosen, measure, 3), form, CONFIG);
   }
 
+  function drawLonger(panel, index, chosen, kind) {
+    const form = layout(kind, { ...chosen, axis: "step", logx: true, logy: false });
+    const { context, times } = panel.longer;
+    const [title, marks] = {
+      lengths: ["times the training length", times],
+      positions: ["position in the window, tokens", Array.from({ length: 22 }, (_, power) => 2 ** power)],
+    }[kind];
+    Object.assign(form.xaxis, { title: { text: title }, tickvals: marks });
+    if (kind === "positions") {
+      form.shapes = [{ type: "line", x0: context, x1: context, yref: "paper", y0: 0, y1: 1, line: { color: "#5a5a5a", width: 1.2 } }];
+    }
+    const traces = panel.schemes
+      .filter((scheme) => scheme[kind] && chosen.schemes.has(scheme.name))
+      .flatMap((scheme) => withBand(scheme, scheme[kind].x, scheme[kind], 3));
+    if (kind === "lengths") {
+      for (const trace of traces) if (trace.name) trace.mode = "lines+markers";
+    }
+    Plotly.react(`${kind}-${index}`, traces, form, CONFIG);
+  }
+
   function draw() {
     const chosen = choices();
     panels.forEach((panel, index) => {
@@ -118,6 +140,9 @@
       if (document.getElementById(`speedup-${index}`)) drawSpeedUp(panel, index, chosen);
       for (const measure of ["previous_token", "induction"]) {
         if (document.getElementById(`${measure}-${index}`)) drawHeads(panel, index, chosen, measure);
+      }
+      for (const kind of ["lengths", "positions"]) {
+        if (document.getElementById(`${kind}-${index}`)) drawLonger(panel, index, chosen, kind);
       }
     });
   }

@@ -1,0 +1,77 @@
+"""A finished run's model, read back from its directory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.errors import UserError
+
+if TYPE_CHECKING:
+    from posenc.data.tokens import Tokenizer
+    from posenc.model import Transformer
+    from posenc.objectives import Objective
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run came to.
+
+    Attributes:
+        model: with the weights of the last checkpoint, on the CPU.
+        objective: what it predicts.
+        tokenizer: the run's own.
+        config: every value that made it.
+    """
+
+    model: "Transformer"
+    objective: "Objective"
+    tokenizer: "Tokenizer"
+    config: dict[str, Any]
+
+
+def last_checkpoint(run: Path) -> Path:
+    """The newest checkpoint of a run.
+
+    Raises:
+        UserError: if there is no run, or no checkpoint in it.
+    """
+    from posenc.directory import RunDirectory
+
+    if not (run / "config.yaml").exists():
+        raise UserError(f"{run} is not a run directory: it has no config.yaml")
+    checkpoint = RunDirectory(run, "", "", 0).last_checkpoint()
+    if checkpoint is None:
+        raise UserError(f"{run} has no checkpoint")
+    return checkpoint
+
+
+def load(run: Path) -> Trained:
+    """The model, objective, tokenizer and configuration of a run, from its last checkpoint.
+
+    Raises:
+        UserError: if there is no run, no checkpoint in it, or one that cannot be read.
+    """
+    checkpoint = last_checkpoint(run)
+    from omegaconf import OmegaConf
+
+    from posenc.building import build, build_model
+
+    config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
+    tokenizer = build(config, "tokenizer")
+    objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
+    tokenizer.load(run)
+    model = build_model(config, objective)
+    _load_weights(model, checkpoint)
+    return Trained(model, objective, tokenizer, config)
+
+
+def _load_weights(model: "Transformer", checkpoint: Path) -> None:
+    import pickle
+
+    import torch
+
+    try:
+        weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+        model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
+    except (OSError, EOFError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
+        raise UserError(f"{checkpoint} is damaged, or of another model than config.yaml describes") from error
