@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -79,6 +80,26 @@ def test_the_masks_of_a_validation_do_not_depend_on_the_seed_of_the_run():
     assert first.shape == (4, 32, 2)
     assert torch.equal(first, validation_noise(TOKENS, fixed))
     assert 0 <= first.min() < first.max() < 1
+
+
+def test_the_orderless_loss_is_that_of_the_best_guess_from_what_stands_in_a_token_s_place():
+    """Of independent tokens nothing else can be known: counted on many examples, no table does better."""
+    generator = np.random.default_rng(0)
+    text = generator.choice(VOCAB, 400_000, p=np.arange(1, VOCAB + 1) / np.arange(1, VOCAB + 1).sum())
+    window = torch.from_numpy(text[:200_000].reshape(-1, 100))
+    inputs, targets = Masked(VOCAB).examples(window, noise(2000, 100))
+    chosen = targets != UNSEEN
+    table = np.zeros((VOCAB + 1, VOCAB))
+    np.add.at(table, (inputs[chosen].numpy(), targets[chosen].numpy()), 1)
+    chance = table / table.sum(-1, keepdims=True)
+    counted = -np.log(chance[inputs[chosen].numpy(), targets[chosen].numpy()]).mean()
+    (told,) = Masked(VOCAB).orderless(text, window, (inputs, targets)).values()
+    assert told == pytest.approx(counted, abs=0.05)
+    everything_blank = Masked(VOCAB, blanked=1.0, swapped=0.0)
+    inputs, targets = everything_blank.examples(window, noise(2000, 100))
+    (told,) = everything_blank.orderless(text, window, (inputs, targets)).values()
+    share = np.bincount(text) / len(text)
+    assert told == pytest.approx(-(share * np.log(share)).sum(), abs=0.01)
 
 
 def test_the_loss_is_the_mean_over_what_is_to_be_predicted():

@@ -7,15 +7,20 @@ how many tokens the model must know (`vocab_size`), and whether its losses add u
 
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
+from posenc.data.bigram import bigram_loss, frequencies
 from posenc.generation import fill, generate
 
 if TYPE_CHECKING:
     from posenc.data.tokens import Tokenizer
     from posenc.model import Transformer
+
+Ids = NDArray[np.integer]
 
 UNSEEN = -100
 """The target of a token that is not to be predicted."""
@@ -42,6 +47,16 @@ class Objective(Protocol):
         """window (B, T + lookahead), noise (B, T + lookahead, 2) in [0, 1) -> what is read and what is wanted, (B, T).
 
         The noise decides all that is left to chance, and it is the same for every scheme.
+        """
+        ...
+
+    def orderless(self, train: Ids, windows: Tensor, validation: tuple[Tensor, Tensor]) -> dict[str, float | None]:
+        """The validation loss of what can be known without order, under the name of what has it.
+
+        Args:
+            train: token ids of the training split, (tokens,).
+            windows: validation windows (windows, T + lookahead).
+            validation: inputs and targets made of them, (windows, T) each.
         """
         ...
 
@@ -82,6 +97,15 @@ class Causal:
     def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """All but the last token, and all but the first."""
         return window[:, :-1], window[:, 1:]
+
+    def orderless(
+        self,
+        train: Ids,
+        windows: Tensor,
+        validation: tuple[Tensor, Tensor],  # noqa: ARG002
+    ) -> dict[str, float | None]:
+        """The present token is known, and with it what mostly follows: the bigram table."""
+        return {"bigram_loss": bigram_loss(train, windows.numpy(), self.vocab_size)}
 
     def answer(
         self,
@@ -140,6 +164,21 @@ class Masked:
         seen = torch.where(what < self.blanked + self.swapped, drawn, window)
         seen = torch.where(what < self.blanked, self.blank, seen)
         return torch.where(chosen, seen, window), window.masked_fill(~chosen, UNSEEN)
+
+    def orderless(
+        self,
+        train: Ids,
+        windows: Tensor,  # noqa: ARG002
+        validation: tuple[Tensor, Tensor],
+    ) -> dict[str, float | None]:
+        """Of a blank, the token frequencies; of a token, how likely it is to have been left as it was (Bayes)."""
+        inputs, targets = (part[validation[1] != UNSEEN] for part in validation)
+        frequency = torch.from_numpy(frequencies(train, self.blank))
+        kept, swapped = 1 - self.blanked - self.swapped, self.swapped / self.blank
+        seen = inputs.clamp(max=self.blank - 1)
+        as_it_was = (kept * (seen == targets) + swapped) / (kept * frequency[seen] + swapped)
+        likelihood = frequency[targets] * torch.where(inputs == self.blank, 1.0, as_it_was)
+        return {"unigram_loss": -likelihood.log().mean().item()}
 
     def answer(
         self,

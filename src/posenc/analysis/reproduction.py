@@ -52,13 +52,15 @@ class Reproduction:
             f"{self.curves.source}: rotary against its other arm after the same share"
         )
 
-    def sentence(self) -> str:
-        """The whole in words."""
-        parts = []
+    def markdown(self) -> list[str]:
+        """The caption and a table."""
+        head = ["after", f"{self.baseline}'s loss", "the paper", *(f"here: {scheme}" for scheme in self.schemes)]
+        lines = [f"{self.caption}:", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for row in self.rows:
-            ours = ", ".join(f"{scheme} {words.times(estimate)}" for scheme, estimate in row.ours.items())
-            parts.append(f"after {words.share(row.fraction)} the paper {row.paper:.2f}x, here {ours}")
-        return f"{self.caption}: {'; '.join(parts)}."
+            ours = [words.times(estimate) for estimate in row.ours.values()]
+            cells = [words.share(row.fraction), f"{row.level:.3f}", f"{row.paper:.2f}x", *ours]
+            lines.append(f"| {' | '.join(cells)} |")
+        return lines
 
 
 def reproduction(panel: Panel) -> Reproduction | None:

@@ -47,7 +47,7 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
         lines += [words.against(panel), ""]
     lines += ["![Validation loss and speed-up](curves.png)", ""]
     for beside in map(reproduction, panels):
-        lines += [beside.sentence(), ""] if beside else []
+        lines += [*beside.markdown(), ""] if beside else []
     for told in map(heads.story, panels):
         lines += [told.sentence, ""] if told else []
     if figures.has_heads(panels):

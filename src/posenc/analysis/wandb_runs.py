@@ -66,5 +66,5 @@ def _read_run(run: Any) -> Run | str:
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice
     kept = [{key: row.get(key) for key in (*AXES, *MEASURES)} for row in sorted(rows, key=lambda row: row["step"])]
     summary: Mapping[str, Any] = dict(run.summary)
-    finished = {key: summary[key] for key in _SUMMARY if key in summary} if "unigram_loss" in summary else {}
+    finished = {key: summary[key] for key in _SUMMARY if key in summary} if "parameters" in summary else {}
     return run_of(str(run.url), dict(run.config), kept, finished)

@@ -15,10 +15,10 @@ SEEN = 20
 """Tokens a pair of those in the text that there must be, so that the table is not starved."""
 
 
-def unigram_loss(train: NDArray[np.integer], targets: NDArray[np.integer], vocab_size: int) -> float:
-    """Mean nats per token of a text's token frequencies, smoothed by one, on some tokens of another, (targets,)."""
-    frequency = np.bincount(np.asarray(train[:COUNTED], dtype=np.int64), minlength=vocab_size) + 1.0
-    return float(-np.log(frequency[targets] / frequency.sum()).mean())
+def frequencies(train: NDArray[np.integer], vocab_size: int) -> NDArray[np.float64]:
+    """How often each token occurs in a text, smoothed by one: (V,), sums to 1."""
+    counts = np.bincount(np.asarray(train[:COUNTED], dtype=np.int64), minlength=vocab_size) + 1.0
+    return counts / counts.sum()
 
 
 def bigram_loss(train: NDArray[np.integer], windows: NDArray[np.integer], vocab_size: int) -> float | None:
@@ -35,8 +35,7 @@ def bigram_loss(train: NDArray[np.integer], windows: NDArray[np.integer], vocab_
     tokens = np.asarray(train[:COUNTED], dtype=np.int64)
     if len(tokens) < SEEN * len(np.unique(tokens)) ** 2:
         return None
-    frequency = np.bincount(tokens, minlength=vocab_size) + 1.0
-    frequency /= frequency.sum()
+    frequency = frequencies(tokens, vocab_size)
     pairs, counts = np.unique(tokens[:-1] * vocab_size + tokens[1:], return_counts=True)
     followed = np.bincount(pairs // vocab_size, weights=counts, minlength=vocab_size)
     kinds = np.bincount(pairs // vocab_size, minlength=vocab_size)

@@ -55,9 +55,7 @@ def train(
     from lightning.pytorch.plugins.environments import LightningEnvironment
 
     from posenc.data.batches import Batches, validation_noise, validation_windows
-    from posenc.data.bigram import bigram_loss, unigram_loss
     from posenc.data.prepare import prepare
-    from posenc.objectives import UNSEEN
     from posenc.training import loggers
     from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
     from posenc.training.heads import Heads
@@ -107,11 +105,9 @@ def train(
         try:
             trainer.loggers = build(config, "logger", directory=directory, config=config)
             summary = _fit(trainer, module, curve, settings, directory)
-            ids, targets = prepared.train.ids, validation[1].numpy()
-            summary["unigram_loss"] = unigram_loss(ids, targets[targets != UNSEEN], tokenizer.vocab_size)
+            summary |= objective.orderless(prepared.train.ids, windows, validation)
             if objective.likelihood:
-                summary["bigram_loss"] = bigram_loss(ids, windows.numpy(), tokenizer.vocab_size)
-                bytes_per_token = tokenizer.byte_lengths()[targets].mean().item()
+                bytes_per_token = tokenizer.byte_lengths()[validation[1].numpy()].mean().item()
                 summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
             _finish(trainer, module, tokenizer, settings, directory, summary)
         except BaseException as error:
