@@ -107,9 +107,11 @@ def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_vectors():
 def test_a_token_does_not_see_the_future_however_loud_it_is(kernel):
     mechanism = attention(kernel, chunk=4)
     q, k, v = inputs(10)
-    loud = k.clone()
-    loud[:, :, 6:] *= 30
-    first, second = (mechanism(q, keys, v, Places(Rotary(SIZE), torch.arange(10), None), True) for keys in (k, loud))
+    places = Places(Rotary(SIZE), torch.arange(10), None)
+    loud_q, loud_k = q.clone(), k.clone()
+    loud_q[:, :, 6:] *= 30
+    loud_k[:, :, 6:] *= 30
+    first, second = mechanism(q, k, v, places, True), mechanism(loud_q, loud_k, v, places, True)
     assert torch.equal(first[:, :, :6], second[:, :, :6])
     assert torch.isfinite(second).all()
 

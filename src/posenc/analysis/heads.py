@@ -89,11 +89,7 @@ def orderless(panel: Panel) -> Orderless | None:
         loss = summaries[0]["bigram_loss"]
         return None if loss is None else Orderless(loss, "bigram table", "the present token alone")
     loss = summaries[0].get("unigram_loss")
-    return (
-        None
-        if loss is None
-        else Orderless(loss, "token frequencies", "the frequencies of tokens")
-    )
+    return None if loss is None else Orderless(loss, "token frequencies", "the frequencies of tokens")
 
 
 def formed(run: Run) -> float:
