@@ -58,6 +58,18 @@ def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_
     assert torch.bincount(swapped, minlength=VOCAB).float().std() < 0.3 * len(swapped) / VOCAB  # all alike often
 
 
+@pytest.mark.parametrize(("blanked", "swapped"), [(0.8, 0.2), (0.9, 0.1), (0.7, 0.3), (1.0, 0.0)])
+def test_nothing_need_be_left_as_it_is(blanked, swapped):
+    window, objective = windows(50, 100), Masked(VOCAB, blanked=blanked, swapped=swapped)
+    inputs, targets = objective.examples(window, noise(50, 100))
+    chosen = targets != UNSEEN
+    assert (inputs[chosen] == window[chosen]).float().mean() < 0.05  # those drawn by chance
+
+
+def test_a_causal_objective_draws_nothing():
+    assert Batches(TOKENS, 0, 8, 32, Causal.draws).noise(3).shape == (8, 32, 0)
+
+
 def test_every_place_of_a_window_is_masked_alike_often():
     _, targets = Masked(VOCAB).examples(windows(4000, 20), noise(4000, 20))
     share = (targets != UNSEEN).float().mean(0)
@@ -66,19 +78,19 @@ def test_every_place_of_a_window_is_masked_alike_often():
 
 
 def test_masks_are_a_function_of_text_seed_and_step_alone():
-    batches = Batches(TOKENS, seed=0, batch_size=8, window=32)
-    assert torch.equal(batches.noise(3), Batches(TOKENS, 0, 8, 32).noise(3))
+    batches = Batches(TOKENS, seed=0, batch_size=8, window=32, draws=2)
+    assert torch.equal(batches.noise(3), Batches(TOKENS, 0, 8, 32, 2).noise(3))
     assert not torch.equal(batches.noise(3), batches.noise(4))
-    assert not torch.equal(batches.noise(3), Batches(TOKENS, 1, 8, 32).noise(3))
+    assert not torch.equal(batches.noise(3), Batches(TOKENS, 1, 8, 32, 2).noise(3))
     parts = torch.stack([batches.noise(3, rank, 2) for rank in (0, 1)], dim=1).flatten(0, 1)
     assert torch.equal(parts, batches.noise(3))
 
 
 def test_the_masks_of_a_validation_do_not_depend_on_the_seed_of_the_run():
     fixed = validation_windows(TOKENS, 4, 32)
-    first = validation_noise(TOKENS, fixed)
+    first = validation_noise(TOKENS, fixed, 2)
     assert first.shape == (4, 32, 2)
-    assert torch.equal(first, validation_noise(TOKENS, fixed))
+    assert torch.equal(first, validation_noise(TOKENS, fixed, 2))
     assert 0 <= first.min() < first.max() < 1
 
 
@@ -126,6 +138,7 @@ def test_a_masked_model_reads_one_token_more_than_the_tokenizer_has_and_sees_bot
         ({"share": 0.0}, "share=0.0 must be above 0 and below 1"),
         ({"share": 1.0}, "share=1.0 must be above 0 and below 1"),
         ({"blanked": 1.1}, "blanked=1.1 must be between 0 and 1"),
+        ({"blanked": 0.9, "swapped": 0.11}, "swapped=0.11 must be between 0 and 1 - blanked=0.1"),
         ({"swapped": 0.3}, "swapped=0.3 must be between 0 and 1 - blanked=0.2"),
     ],
 )

@@ -33,12 +33,24 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
         raise UserError(f"{within}{group}.{error}" if key in values else str(error)) from error
 
 
+def _check_sizes(configuration: Mapping[str, Any]) -> None:
+    """Refuse a scheme or an attention of another size than the model's."""
+    model = configuration["model"]
+    sizes = {key: model[key] for key in ("width", "heads")} | {"head_dim": model["width"] // max(1, model["heads"])}
+    for group in ("pos", "attention"):
+        for key, size in sizes.items():
+            given = configuration[group].get(key, size)
+            if given != size:
+                raise UserError(f"{group}.{key}={given} must be {size}, as the model has it")
+
+
 def build_model(configuration: Mapping[str, Any], objective: Any) -> Any:
     """The model of a configuration, with the initial weights of its seed.
 
     Raises:
         UserError: if a value is refused.
     """
+    _check_sizes(configuration)
     return build(
         configuration,
         "model",

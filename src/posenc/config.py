@@ -10,7 +10,7 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -134,6 +134,8 @@ def _check_types(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any
     for key, value in values.items():
         if key not in hints:
             raise UserError(f"{prefix}{key} is not a key; {nearest(key, hints, prefix)}")
+        if any(is_dataclass(option) for option in (hints[key], *typing.get_args(hints[key]))):
+            raise UserError(f"{prefix}{key} is a group: choose one with {prefix.replace('.', '/')}{key}={value}")
         if not _fits(value, hints[key]):
             raise UserError(f"{prefix}{key}={value} must be {_in_words(hints[key])}{_close(value, hints[key])}")
 

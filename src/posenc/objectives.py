@@ -32,6 +32,7 @@ class Objective(Protocol):
     Attributes:
         causal: whether a token sees only itself and what stands before it.
         lookahead: tokens that a window holds beyond the context length.
+        draws: random numbers that it needs for each token of a window.
         likelihood: whether the losses of all tokens add up to the likelihood of the text.
         vocab_size: the tokens the model reads, which may be more than the tokenizer's.
         prompt: what a finished run shows its model.
@@ -39,14 +40,15 @@ class Objective(Protocol):
 
     causal: bool
     lookahead: int
+    draws: int
     likelihood: bool
     vocab_size: int
     prompt: str
 
     def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """window (B, T + lookahead), noise (B, T + lookahead, 2) in [0, 1) -> what is read and what is wanted, (B, T).
+        """window (B, T + lookahead), noise (B, T + lookahead, draws) -> what is read and what is wanted, (B, T).
 
-        The noise decides all that is left to chance, and it is the same for every scheme.
+        The noise, in [0, 1), decides all that is left to chance, and it is the same for every scheme.
         """
         ...
 
@@ -88,6 +90,7 @@ class Causal:
 
     causal = True
     lookahead = 1
+    draws = 0
     likelihood = True
     prompt = "In the beginning"
 
@@ -139,6 +142,7 @@ class Masked:
 
     causal = False
     lookahead = 0
+    draws = 2
     likelihood = False
     prompt = "In the beg_nning God cr_ated the heav_n and the e_rth."
 
@@ -147,7 +151,7 @@ class Masked:
             raise ValueError(f"share={share} must be above 0 and below 1")
         if not 0 <= blanked <= 1:
             raise ValueError(f"blanked={blanked} must be between 0 and 1")
-        if not 0 <= swapped <= 1 - blanked:
+        if not 0 <= swapped <= round(1 - blanked, 9):
             raise ValueError(f"swapped={swapped} must be between 0 and 1 - blanked={1 - blanked:g}")
         self.blank = vocab_size
         self.vocab_size = vocab_size + 1

@@ -57,6 +57,8 @@ def load(run: Path) -> Trained:
     from posenc.building import build, build_model
 
     config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
+    if "attention" not in config:
+        raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     tokenizer = build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     tokenizer.load(run)

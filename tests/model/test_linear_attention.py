@@ -45,7 +45,7 @@ def test_the_output_is_what_the_weights_say(kernel, causal, groups):
     mechanism, scheme, positions = attention(kernel, features=2, chunk=4), Rotary(SIZE), torch.arange(19)
     q, k, v = inputs(19, groups)
     out = mechanism(q, k, v, Places(scheme, positions, None), causal)
-    weights = mechanism.weights(q, k, Places(scheme, positions, None), causal)
+    weights = mechanism.matrix(q, k, Places(scheme, positions, None), causal)
     assert torch.allclose(out, weights @ v.expand(-1, HEADS, -1, -1), atol=1e-5)
 
 
@@ -164,7 +164,7 @@ def test_bf16_is_left_alone_inside_and_returned_outside():
         out = attention()(q, k, v, places, True)
     exact = attention()(q.float(), k.float(), v.float(), places, True)
     assert out.dtype == torch.bfloat16
-    assert torch.allclose(out.float(), exact, atol=2e-2)
+    assert torch.allclose(out.float(), exact, atol=2e-2, rtol=1e-2)
 
 
 class Biased(PositionScheme):
@@ -209,3 +209,37 @@ def test_a_model_with_linear_attention_compiles_to_one_graph_and_computes_the_sa
     tokens = torch.randint(50, (2, 16))
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     assert torch.allclose(model(tokens), compiled(tokens), atol=1e-5)
+
+
+@kernels
+@pytest.mark.parametrize("size", [1.0, 1.5])
+def test_turning_the_numerator_does_not_make_outputs_run_away(kernel, size):
+    """Without a floor under the features, queries and keys of size 1.5 give outputs of 72 (FAVOR+, 32 channels)."""
+    mechanism = Linear(32, kernel)
+    mechanism.initialise(torch.Generator().manual_seed(0))
+    q, k, v = size * drawn(4, 4, 256, 32), size * drawn(4, 4, 256, 32, seed=1), drawn(4, 4, 256, 32, seed=2)
+    out = mechanism(q, k, v, Places(Rotary(32), torch.arange(256), None), True)
+    assert out.square().mean().sqrt() < 8
+
+
+def test_weights_to_look_at_are_shares_by_size():
+    q, k, _ = inputs(12)
+    places = Places(Rotary(SIZE), torch.arange(12), None)
+    weights, matrix = attention().weights(q, k, places, True), attention().matrix(q, k, places, True)
+    assert matrix.min() < 0
+    assert weights.min() >= 0
+    assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
+
+
+@kernels
+def test_recomputing_in_the_backward_pass_gives_the_same_gradients(kernel):
+    q, k, v = inputs(20)
+    places, gradients = Places(Rotary(SIZE), torch.arange(20), None), []
+    for recompute in (False, True):
+        mechanism = Linear(SIZE, kernel, recompute=recompute)
+        mechanism.initialise(torch.Generator().manual_seed(0))
+        leaf = q.clone().requires_grad_()
+        mechanism(leaf, k, v, places, True).square().sum().backward()
+        assert leaf.grad is not None
+        gradients.append(leaf.grad)
+    assert torch.equal(gradients[0], gradients[1])

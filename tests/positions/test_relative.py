@@ -123,3 +123,10 @@ def test_impossible_settings_are_refused(settings, sentence):
 def test_alibi_needs_a_head():
     with pytest.raises(ValueError, match="heads=0 must be at least 1"):
         Alibi(0)
+
+
+def test_t5_s_numbers_are_multiplied_by_the_root_of_the_head_dimension_that_its_logits_are_not_divided_by():
+    one, sixteen = T5(2), T5(2, head_dim=16)
+    for scheme in (one, sixteen):
+        scheme.initialise(torch.Generator().manual_seed(0))
+    assert torch.equal(4 * one.bias(torch.arange(9)), sixteen.bias(torch.arange(9)))

@@ -1,5 +1,6 @@
 """Curves over seeds: the mean, its band, and the look that a scheme has in every figure."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ _OTHERS = [Look(colour, dash) for dash in ("solid", "dash", "dot", "dashdot") fo
 
 def looks(schemes: Sequence[str]) -> dict[str, Look]:
     """The look of each scheme: always the same for those that come with the project, from a list for the rest."""
-    others = iter(_OTHERS)
+    others = itertools.cycle(_OTHERS)
     return {scheme: LOOKS.get(scheme) or next(others) for scheme in sorted(set(schemes))}
 
 

@@ -1,7 +1,7 @@
 """The comparison as one self-contained web page."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,12 @@ from posenc.analysis.reproduction import reproduction
 from posenc.analysis.runs import AXES, NOT_SEARCHED, Run, Sweep
 
 _TEMPLATES = Path(__file__).parent / "templates"
+
+_IN_VIEW: Mapping[str, Callable[[int], Sequence[int]]] = {
+    "causal": lambda length: range(length // 2 + 1, length + 1),
+    "masked": lambda length: [length],
+}
+"""How many tokens are in view of those whose heads are looked at, the second half of a window, by objective."""
 
 
 def html(sweep: Sweep, panels: Sequence[Panel]) -> str:
@@ -71,7 +77,7 @@ def _even_share(runs: Sequence[Run]) -> str:
     length = max(int(run.setting.get("context", 0)) for run in runs)
     if length < 2:
         return "very little"
-    seen = range(length // 2 + 1, length + 1)
+    seen = _IN_VIEW[str(runs[0].setting.get("objective", "causal"))](length)
     return f"{100 * sum(1 / count for count in seen) / len(seen):.1f}\u00a0%"
 
 

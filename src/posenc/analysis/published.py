@@ -36,17 +36,14 @@ class Point:
 
     Attributes:
         level: the loss, in words.
-        rotary, other: thousands of steps to it.
+        rotary, other: thousands of steps to it, rounded.
+        ratio: how many times fewer rotary needs, from finer readings.
     """
 
     level: str
     rotary: float
     other: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times fewer steps rotary needs."""
-        return self.other / self.rotary
+    ratio: float
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,8 @@ class Curves:
     Attributes:
         source, setting, against, unlike: as in `Published`.
         choices: what runs here that repeat it have chosen, by group.
+        scheme: what rotary is called here.
+        others: what its other arm may be here.
         budget: thousands of steps that the other arm was trained for.
         points: where both come to the same loss.
     """
@@ -65,6 +64,8 @@ class Curves:
     against: str
     unlike: str
     choices: Mapping[str, str]
+    scheme: str
+    others: tuple[str, ...]
     budget: float
     points: tuple[Point, ...]
 
@@ -74,7 +75,7 @@ class Curves:
 
     def rows(self) -> Iterator[Published]:
         for point in self.points:
-            result = f"{point.ratio:.2f}x ({point.rotary:g}k against {point.other:g}k steps)"
+            result = f"{point.ratio:g}x ({point.rotary:g}k against {point.other:g}k steps)"
             yield Published(self.source, self.setting, self.against, point.level, result, True, self.unlike)
 
 
@@ -84,13 +85,15 @@ ROFORMER = (
         "masked language modelling, BERT-base, BookCorpus and Wikipedia",
         "BERT's encoding",
         "one seed; training loss; 110M parameters; the text calls the other encoding sinusoidal, BERT's own is learned",
-        {"objective": "masked"},
+        {"objective": "masked", "attention": "softmax"},
+        "rope",
+        ("sinusoidal", "learned"),
         250,
         (
-            Point("loss 4.0", 12.0, 16.4),
-            Point("loss 3.0", 22.7, 32.8),
-            Point("loss 2.5", 45.6, 72.2),
-            Point("its last loss", 114, 250),
+            Point("loss 4.0", 12.0, 16.4, 1.36),
+            Point("loss 3.0", 22.7, 32.8, 1.45),
+            Point("loss 2.5", 45.6, 72.2, 1.58),
+            Point("its last loss", 114, 250, 2.2),
         ),
     ),
     Curves(
@@ -99,8 +102,10 @@ ROFORMER = (
         "not said",
         "one seed; training loss; 85M parameters; it is not said what the other arm has for positions",
         {"attention": "linear", "objective": "causal"},
+        "rope",
+        ("sinusoidal", "learned", "none"),
         96,
-        (Point("loss 1.5", 21.8, 33.5), Point("its last loss", 43, 96)),
+        (Point("loss 1.5", 21.8, 33.5, 1.54), Point("its last loss", 43, 96, 2.2)),
     ),
 )
 """The paper's two figures; the second's other arm ends with the figure, at 96,000 steps."""

@@ -58,25 +58,39 @@ class Reproduction:
         lines = [f"{self.caption}:", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for row in self.rows:
             ours = [words.times(estimate) for estimate in row.ours.values()]
-            cells = [words.share(row.fraction), f"{row.level:.3f}", f"{row.paper:.2f}x", *ours]
+            cells = [words.share(row.fraction), f"{row.level:.3f}", f"{row.paper:g}x", *ours]
             lines.append(f"| {' | '.join(cells)} |")
         return lines
 
 
 def reproduction(panel: Panel) -> Reproduction | None:
-    """The panel beside the figure that its runs repeat; None if they repeat none, or there is nothing to compare."""
-    if not panel.rivals or panel.provisional:
+    """The panel beside the figure that its runs repeat; None if they repeat none, or there is nothing to compare.
+
+    A share of the budget that lies before the baseline's first validation is left out: nothing is known there.
+    """
+    curves = next((curves for curves in ROFORMER if _repeats(panel, curves)), None)
+    if curves is None or panel.provisional:
         return None
+    (baseline,) = (arm for arm in panel.arms if arm.scheme == panel.baseline)
+    first = max(float(run.curve["step"][0]) for run in baseline.runs)
+    points = {point.other / curves.budget: point for point in curves.points}
+    known = [fraction for fraction in points if fraction * panel.budget >= first]
+    marks = {arm.scheme: marks_at(arm, panel, known) for arm in panel.rivals}
+    rows = [
+        Row(
+            fraction,
+            marks[curves.scheme][place].level,
+            points[fraction].ratio,
+            {scheme: every[place].in_steps for scheme, every in marks.items()},
+        )
+        for place, fraction in enumerate(known)
+    ]
+    return Reproduction(curves, panel.baseline, tuple(rows))
+
+
+def _repeats(panel: Panel, curves: Curves) -> bool:
+    """Whether the runs chose what the figure's did, and the same two are compared."""
     runs = [run for arm in panel.arms for run in arm.runs]
-    for curves in ROFORMER:
-        if all(run.setting.get(group) == choice for run in runs for group, choice in curves.choices.items()):
-            marks = {arm.scheme: marks_at(arm, panel, curves.fractions()) for arm in panel.rivals}
-            rows = []
-            for place, point in enumerate(curves.points):
-                here = {scheme: every[place] for scheme, every in marks.items()}
-                first = next(iter(here.values()))
-                rows.append(
-                    Row(first.fraction, first.level, point.ratio, {s: mark.in_steps for s, mark in here.items()})
-                )
-            return Reproduction(curves, panel.baseline, tuple(rows))
-    return None
+    chosen = all(run.setting.get(group) == choice for run in runs for group, choice in curves.choices.items())
+    compared = panel.baseline in curves.others and curves.scheme in [arm.scheme for arm in panel.rivals]
+    return chosen and compared

@@ -157,7 +157,7 @@ def _beside(beside: Reproduction) -> Any:
         table.add_column(name, justify="right")
     for row in beside.rows:
         ours = [words.times(estimate) for estimate in row.ours.values()]
-        table.add_row(share(row.fraction), f"{row.paper:.2f}x", *ours)
+        table.add_row(share(row.fraction), f"{row.paper:g}x", *ours)
     return table
 
 

@@ -115,9 +115,14 @@ def overall(panels: Sequence[Panel]) -> str:
         counts = {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
         told = ", ".join(f"{verdict} in {count}" for verdict, count in counts.items())
         ratios = [arm.headline.in_steps.value for arm in arms if arm.headline and arm.verdict == "faster"]
-        span = f", with {_short(min(ratios))} to {_short(max(ratios))} times fewer steps where faster" if ratios else ""
-        parts.append(f"{scheme} is {told} of {len(arms)} settings{span}")
-    return f"Against {panels[0].baseline}, {'; '.join(parts)}." if parts else ""
+        span = " to ".join(dict.fromkeys((_short(min(ratios)), _short(max(ratios))))) if ratios else ""
+        where = f", with {span} times fewer steps where faster" if span else ""
+        lost = sum(arm.diverged for arm in arms)
+        runs = sum(len(arm.runs) for arm in arms) + lost
+        diverged = f" ({lost} of {runs} runs diverged)" if lost else ""
+        parts.append(f"{scheme} is {told} of {len(arms)} settings{where}{diverged}")
+    begun = "So far, against" if any(panel.provisional for panel in panels) else "Against"
+    return f"{begun} {panels[0].baseline}, {'; '.join(parts)}." if parts else ""
 
 
 def alone(panel: Panel) -> str:

@@ -20,12 +20,14 @@ class Batches:
         seed: of the draw.
         batch_size: windows in a batch, over all devices.
         window: tokens in a window.
+        draws: random numbers that an objective needs for each token, at most 2.
     """
 
     tokens: Tokens
     seed: int
     batch_size: int
     window: int
+    draws: int = 0
 
     def starts(self, step: int) -> np.ndarray:
         """Where the windows of batch `step` begin: (batch_size,)."""
@@ -37,9 +39,9 @@ class Batches:
         return gather(self.tokens, self.starts(step)[rank::world], self.window)
 
     def noise(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
-        """What the objective leaves to chance in that batch: (batch_size / world, window, 2) float32 in [0, 1)."""
+        """What the objective leaves to chance in that batch: (batch_size / world, window, draws) float32 in [0, 1)."""
         name = f"{self.tokens.fingerprint}/{self.seed}/noise"
-        return _noise(name, step, self.batch_size, self.window)[rank::world]
+        return _noise(name, step, self.batch_size, self.window, self.draws)[rank::world]
 
     def stream(self, first: int, last: int, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches first .. last-1, each with its noise."""
@@ -54,11 +56,12 @@ def _words(name: str, step: int, count: int) -> np.ndarray:
     return np.random.Philox(key=key, counter=[0, 0, 0, step]).random_raw(count)
 
 
-def _noise(name: str, step: int, windows: int, length: int) -> Tensor:
-    """Two numbers in [0, 1) a token: (windows, length, 2) float32."""
-    words = _words(name, step, windows * length)
-    pair = np.stack([words >> np.uint64(40), (words >> np.uint64(16)) & np.uint64(2**24 - 1)], axis=-1)
-    return torch.from_numpy((pair * 2.0**-24).astype(np.float32)).view(windows, length, 2)
+def _noise(name: str, step: int, windows: int, length: int, draws: int) -> Tensor:
+    """Up to two numbers in [0, 1) a token: (windows, length, draws) float32, 24 bits of a word each."""
+    words = _words(name, step, windows * length if draws else 0)
+    numbers = [(words >> np.uint64(40 - 24 * place)) & np.uint64(2**24 - 1) for place in range(draws)]
+    drawn = np.stack(numbers, axis=-1) if draws else np.empty((windows * length, 0))
+    return torch.from_numpy((drawn * 2.0**-24).astype(np.float32)).view(windows, length, draws)
 
 
 def gather(tokens: Tokens, starts: np.ndarray, window: int) -> Tensor:
@@ -73,6 +76,6 @@ def validation_windows(tokens: Tokens, count: int, window: int) -> Tensor:
     return gather(tokens, starts, window)
 
 
-def validation_noise(tokens: Tokens, windows: Tensor) -> Tensor:
-    """The noise of validation windows (windows, window), whatever the seed of the run: (windows, window, 2) float32."""
-    return _noise(f"{tokens.fingerprint}/noise", 0, *windows.shape)
+def validation_noise(tokens: Tokens, windows: Tensor, draws: int) -> Tensor:
+    """The noise of validation windows, whatever the seed of the run: (windows, window) -> (windows, window, draws)."""
+    return _noise(f"{tokens.fingerprint}/noise", 0, len(windows), windows.shape[1], draws)

@@ -112,9 +112,9 @@ class Softmax(nn.Module):
 
 
 def _placed(q: Tensor, k: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Queries and keys turned, and the bias in their type."""
+    """Queries and keys turned, and the bias in their type, (1, H, T, T): torch's fast kernels take no (H, T, T)."""
     q, k = places.scheme.rotate(q, k, places.positions)
-    return q, k, None if places.bias is None else places.bias.to(q.dtype)
+    return q, k, None if places.bias is None else places.bias.to(q.dtype)[None]
 
 
 def shared(k: Tensor, q: Tensor) -> Tensor:

@@ -81,6 +81,11 @@ class Family:
         return heads // shared
 
     def inner_width(self, width: int) -> int:
-        """Of the feed-forward network: ratio x D, up to a multiple of D / 16, which is LLaMA's 256 at width 4,096."""
+        """Of the feed-forward network: ratio x D.
+
+        Where that is not whole, up to a multiple of D / 16, which is LLaMA's 256 at width 4,096.
+        """
+        if (self.ratio * width).is_integer():
+            return int(self.ratio * width)
         multiple = max(1, width // 16)
         return math.ceil(round(self.ratio * width) / multiple) * multiple

@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from posenc.model.attention import Places, shared
 from posenc.positions import PositionScheme
@@ -12,8 +13,10 @@ from posenc.positions import PositionScheme
 LARGEST = 60.0
 """Logarithm at which a random feature is held, so that sums of them stay finite in float32."""
 
-SMALLEST = 1e-30
-"""Least denominator: that of a query whose features meet none of the keys'."""
+FLOOR = 1e-3
+"""Added to every feature, as the Performer's code adds 1e-4 or 1e-3. A denominator that may vanish would let the
+numerator of turned features, which need not vanish with it, grow without bound: an accident that only schemes that
+rotate could have."""
 
 
 class Elu(nn.Module):
@@ -30,14 +33,15 @@ class Elu(nn.Module):
 
     def forward(self, x: Tensor, queries: bool) -> Tensor:  # noqa: ARG002
         """x (B, H, T, Dh) -> the same shape, above 0."""
-        return F.elu(x) + 1
+        return F.elu(x) + (1 + FLOOR)
 
 
 class Favor(nn.Module):
     """FAVOR+ (Choromanski et al. 2021, lemma 1, section 2.4): the mean of phi(q).phi(k) is exp(q.k / sqrt(Dh)).
 
-    phi_i(x) = exp(w_i.x - |x|^2 / 2) / sqrt(m) for x = q / Dh^(1/4), with m normal directions w_i, orthogonal in blocks
-    of Dh. They are drawn once and kept with the weights; the published code also draws them anew now and then.
+    phi_i(x) = (exp(w_i.x - |x|^2 / 2) + FLOOR) / sqrt(m) for x = q / Dh^(1/4), with m normal directions w_i,
+    orthogonal in blocks of Dh. They are drawn once and kept with the weights; the published code also draws them anew
+    now and then.
 
     Args:
         head_dim: Dh.
@@ -70,7 +74,7 @@ class Favor(nn.Module):
         logarithm = x @ self.directions.mT - x.square().sum(-1, keepdim=True) / 2
         if queries:
             logarithm = logarithm - logarithm.detach().amax(-1, keepdim=True)
-        return logarithm.clamp(max=LARGEST).exp() * len(self.directions) ** -0.5
+        return (logarithm.clamp(max=LARGEST).exp() + FLOOR) * len(self.directions) ** -0.5
 
 
 KERNELS: dict[str, type[Elu] | type[Favor]] = {"elu": Elu, "favor": Favor}
@@ -88,13 +92,20 @@ class Linear(nn.Module):
         kernel: the features: favor (Performer) or elu.
         features: how many, as a multiple of Dh; 1 for elu.
         chunk: tokens that meet each other directly; only sums go from one chunk to the next.
+        recompute: whether features and sums are computed again in the backward pass rather than kept: slower, and a
+            layer keeps queries, keys and values only.
 
     Raises:
         ValueError: if a value is out of range.
     """
 
     def __init__(
-        self, head_dim: int, kernel: Literal["favor", "elu"] = "favor", features: int = 1, chunk: int = 64
+        self,
+        head_dim: int,
+        kernel: Literal["favor", "elu"] = "favor",
+        features: int = 1,
+        chunk: int = 64,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         for name, value in (("head_dim", head_dim), ("features", features), ("chunk", chunk)):
@@ -102,7 +113,7 @@ class Linear(nn.Module):
                 raise ValueError(f"{name}={value} must be at least 1")
         if kernel not in KERNELS:
             raise ValueError(f"kernel={kernel} must be one of {', '.join(KERNELS)}")
-        self.chunk = chunk
+        self.chunk, self.recompute = chunk, recompute
         self.features = KERNELS[kernel](head_dim, features)
 
     def accepts(self, scheme: PositionScheme) -> bool:
@@ -115,6 +126,11 @@ class Linear(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
         """See `Mechanism`; there is no bias."""
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(self._mixed, q, k, v, places, causal, use_reentrant=False)
+        return self._mixed(q, k, v, places, causal)
+
+    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
             q, k, turned_q, turned_k = self._features(q, k, places)
             values = shared(v, q).float()
@@ -122,16 +138,21 @@ class Linear(nn.Module):
                 above, below = prefix_sums(turned_q, turned_k, values, self.chunk), k.cumsum(-2)
             else:
                 above, below = turned_q @ (turned_k.mT @ values), k.sum(-2, keepdim=True)
-            return (above / (q * below).sum(-1, keepdim=True).clamp(min=SMALLEST)).to(v.dtype)
+            return (above / (q * below).sum(-1, keepdim=True)).to(v.dtype)
 
     def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
-        """The same as a T x T matrix, to look at."""
+        """Sizes of the weights, each row as shares of 1: turned weights may be negative, and need not sum to 1."""
+        sizes = self.matrix(q, k, places, causal).abs()
+        return sizes / sizes.sum(-1, keepdim=True)
+
+    def matrix(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
+        """The quadratic form: what each value is multiplied by, (B, H, T, T)."""
         with torch.autocast(q.device.type, enabled=False):
             q, k, turned_q, turned_k = self._features(q, k, places)
             above, below = turned_q @ turned_k.mT, q @ k.mT
             if causal:
                 above, below = above.tril(), below.tril()
-            return above / below.sum(-1, keepdim=True).clamp(min=SMALLEST)
+            return above / below.sum(-1, keepdim=True)
 
     def _features(self, q: Tensor, k: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q (B, H, T, Dh), k (B, G, T, Dh) -> features of q and k, then the same turned, each (B, H, T, m) float32."""

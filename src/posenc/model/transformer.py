@@ -28,8 +28,8 @@ class Transformer(nn.Module):
         seed: draws the initial weights. Every weight outside the scheme is the same, to the bit, for every scheme.
 
     Raises:
-        ValueError: if a size is below 1, heads do not divide, or the scheme cannot place `context` or has no door in
-            this attention.
+        ValueError: if a size is below 1, heads do not divide, or the scheme cannot place `context`, has no door in
+            this attention or needs a causal model.
     """
 
     def __init__(
@@ -63,6 +63,11 @@ class Transformer(nn.Module):
                 f"context={context} is longer than the {scheme.longest} positions that the scheme can place"
             )
         family, attention = family or Family(), attention or Softmax()
+        if scheme.causal_only and not causal:
+            raise ValueError(
+                f"{type(scheme).__name__} needs a model in which no token sees what comes after it: "
+                "take objective=causal or another pos"
+            )
         if not attention.accepts(scheme):
             kind = type(attention).__name__.lower()
             raise ValueError(

@@ -14,9 +14,11 @@ class PositionScheme(nn.Module):
 
     Attributes:
         longest: the longest sequence the scheme can place, None where there is no limit.
+        causal_only: whether it has no meaning where a token sees what comes after it.
     """
 
     longest: int | None = None
+    causal_only = False
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
         """Place the token embeddings x (B, T, D), once a forward -> (B, T, D)."""

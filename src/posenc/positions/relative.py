@@ -1,5 +1,7 @@
 """Schemes that add to the attention logits what depends on the offset i - j alone: the door `bias`."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -67,12 +69,13 @@ def bucket(distance: int, buckets: int, longest: int) -> int:
 class T5(PositionScheme):
     """A trained number a head and bucket of distances, shared by all layers (Raffel et al. 2020, section 2.1).
 
-    The numbers start as small as the model's other weights (std 0.02; T5's own code has 1/sqrt(D)): beside logits
-    of order one that is next to no position, and training decides. Unlike T5, the attention here divides
-    the logits by sqrt(Dh) before they are added.
+    T5 adds the numbers to logits that are not divided by sqrt(Dh), the attention here to logits that are; so they are
+    multiplied by sqrt(Dh), without which a short training at the learning rate of the other weights could hardly move
+    them. They start as small as the model's other weights (std 0.02; T5's own code has 1/sqrt(D)).
 
     Args:
         heads: H.
+        head_dim: Dh.
         buckets: trained numbers a head. A model that reads both ways has half of them for each direction.
         max_distance: at this distance and beyond, all share the last bucket.
         bidirectional: whether a token sees what comes after it. If not, offsets into the future, which are hidden,
@@ -85,10 +88,13 @@ class T5(PositionScheme):
 
     buckets: Tensor
 
-    def __init__(self, heads: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = False) -> None:
+    def __init__(
+        self, heads: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = False, head_dim: int = 1
+    ) -> None:
         super().__init__()
-        if heads < 1:
-            raise ValueError(f"heads={heads} must be at least 1")
+        for name, value in (("heads", heads), ("head_dim", head_dim)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
         if bidirectional and buckets % 2:
             raise ValueError(f"buckets={buckets} must be even: half of them for each direction")
         directions = 2 if bidirectional else 1
@@ -97,7 +103,7 @@ class T5(PositionScheme):
         each = buckets // directions
         if max_distance <= each // 2:
             raise ValueError(f"max_distance={max_distance} must be above {each // 2}, the buckets of one distance")
-        self.max_distance = max_distance
+        self.max_distance, self.scale = max_distance, math.sqrt(head_dim)
         self.table = nn.Embedding(buckets, heads)
         behind = [bucket(distance, each, max_distance) for distance in range(max_distance + 1)]
         ahead = [each + number if bidirectional else 0 for number in behind[:0:-1]]
@@ -109,4 +115,4 @@ class T5(PositionScheme):
     def bias(self, positions: Tensor) -> Tensor:
         """positions (T,) -> (H, T, T)."""
         offsets = _offsets(positions).clamp(-self.max_distance, self.max_distance)
-        return self.table(self.buckets[offsets + self.max_distance]).permute(2, 0, 1)
+        return self.scale * self.table(self.buckets[offsets + self.max_distance]).permute(2, 0, 1)

@@ -139,6 +139,8 @@ class Xpos(Rotary):
         ValueError: if gamma or scale_base is not positive, and as `Rotary`.
     """
 
+    causal_only = True
+
     def __init__(
         self,
         head_dim: int,

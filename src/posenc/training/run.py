@@ -85,9 +85,9 @@ def train(
 
     window = settings.context + objective.lookahead
     prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], settings.context, window)
-    batches = Batches(prepared.train, settings.seed, settings.batch_size, window)
+    batches = Batches(prepared.train, settings.seed, settings.batch_size, window, objective.draws)
     windows = validation_windows(prepared.valid, settings.eval_windows, window)
-    validation = objective.examples(windows, validation_noise(prepared.valid, windows))
+    validation = objective.examples(windows, validation_noise(prepared.valid, windows, objective.draws))
     heads = Heads(windows, settings.context, settings.attention_every)
     module = LanguageModelling(model, objective, optim, batches, validation, heads, settings.steps, config)
     if hardware.compile:
