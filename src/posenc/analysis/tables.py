@@ -131,17 +131,26 @@ def _settings(panels: Sequence[Panel]) -> Any:
     """Every setting's headline in a row."""
     from rich.table import Table
 
-    schemes = list(dict.fromkeys(arm.scheme for panel in panels for arm in panel.rivals))
+    head, *rows = settings(panels)
     table = Table(
         title=f"Every setting: times fewer steps than {panels[0].baseline}, to the lowest loss that both reach",
         title_justify="left", title_style="bold", min_width=80,
     )  # fmt: skip
-    for name in ("setting", *schemes):
+    for name in head:
         table.add_column(name, justify="left" if name == "setting" else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def settings(panels: Sequence[Panel]) -> list[list[str]]:
+    """How many times fewer steps each scheme needs in each setting: a head, and a row a setting."""
+    schemes = list(dict.fromkeys(arm.scheme for panel in panels for arm in panel.rivals))
+    rows = [["setting", *schemes]]
     for panel in panels:
         ratios = {arm.scheme: words.times(arm.headline.in_steps) for arm in panel.rivals if arm.headline}
-        table.add_row(panel.title, *(ratios.get(scheme, "-") for scheme in schemes))
-    return table
+        rows.append([panel.title, *(ratios.get(scheme, "-") for scheme in schemes)])
+    return rows
 
 
 def _beside(beside: Reproduction) -> Any:
