@@ -43,3 +43,17 @@ def test_the_terminal_the_page_and_the_results_show_every_setting(capsys, tmp_pa
     assert f"<h1>{words.overall(panels)}</h1>" in page.html(one, panels)
     keep(one, panels, tmp_path / "kept")
     assert "| model=m1 | 3.02x" in (tmp_path / "kept" / "README.md").read_text()
+
+
+def test_time_that_cannot_be_told_apart_is_not_called_less_or_more():
+    one = settings(2.0)
+    slowed = [
+        replace(each, curve={**each.curve, "seconds": each.curve["seconds"] * (0.3, 1.0, 8.0)[each.seed]})
+        if each.scheme == "rope"
+        else each
+        for each in one.runs
+    ]
+    sentence = words.against(compare(sweep(*slowed))[0])
+    assert "times fewer steps" in sentence
+    assert "in time not distinguishable (" in sentence
+    assert "less time" not in sentence

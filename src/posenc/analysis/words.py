@@ -94,6 +94,8 @@ def _time(seconds: Estimate) -> str:
     """What the steps come to in time: fewer but slower steps must not look better than they are."""
     if seconds.low is None or seconds.high is None:
         return ""
+    if seconds.low <= 1 <= seconds.high:
+        return f", in time not distinguishable ({_short(seconds.low)}–{_short(seconds.high)})"
     if seconds.value >= 1:
         return f" and {_short(seconds.value)} times less time ({_short(seconds.low)}–{_short(seconds.high)})"
     longer = f"{_short(1 / seconds.value)} times the time ({_short(1 / seconds.high)}–{_short(1 / seconds.low)})"
