@@ -51,8 +51,10 @@ def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
     lines += ["![Validation loss and speed-up](curves.png)", ""]
     for beside in map(reproduction, panels):
         lines += [*beside.markdown(), ""] if beside else []
-    for told in map(heads.story, panels):
-        lines += [told.sentence, ""] if told else []
+    for panel in panels:
+        told = heads.story(panel)
+        where = f"At {panel.title}: " if panel.title else ""
+        lines += [f"{where}{told.sentence}", ""] if told else []
     if figures.has_heads(panels):
         lines += ["![Attention heads](heads.png)", ""]
     for further in map(lengths.beyond, panels):

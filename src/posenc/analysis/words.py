@@ -118,7 +118,8 @@ def overall(panels: Sequence[Panel]) -> str:
         told = ", ".join(f"{verdict} in {count}" for verdict, count in counts.items())
         ratios = [arm.headline.in_steps.value for arm in arms if arm.headline and arm.verdict == "faster"]
         span = " to ".join(dict.fromkeys((_short(min(ratios)), _short(max(ratios))))) if ratios else ""
-        where = f", with {span} times fewer steps where faster" if span else ""
+        where = f", with {span} times fewer steps" if span else ""
+        where += " where faster" if 0 < len(ratios) < len(arms) else ""
         lost = sum(arm.diverged for arm in arms)
         runs = sum(len(arm.runs) for arm in arms) + lost
         diverged = f" ({lost} of {runs} runs diverged)" if lost else ""
