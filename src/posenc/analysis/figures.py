@@ -35,7 +35,7 @@ def curves(panels: Sequence[Panel]) -> "Figure":
 
     look = looks([arm.scheme for panel in panels for arm in panel.arms])
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10, 4.2 * len(panels)), layout="constrained")
+        figure = Figure(figsize=(10, _height(4.2, len(panels))), layout="constrained")
         for row, panel in zip(figure.subplots(len(panels), 2, squeeze=False), panels, strict=True):
             _losses(row[0], panel, look)
             _legend_once(figure, row[0])
@@ -53,7 +53,7 @@ def heads(panels: Sequence[Panel]) -> "Figure":
 
     look = looks([arm.scheme for panel in panels for arm in panel.arms])
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10, 4.0 * len(panels)), layout="constrained")
+        figure = Figure(figsize=(10, _height(4.0, len(panels))), layout="constrained")
         for row, panel in zip(figure.subplots(len(panels), 3, squeeze=False), panels, strict=True):
             titles = {
                 "val_loss": "Validation loss, nats per token",
@@ -91,7 +91,7 @@ def lengths(panels: Sequence[Panel]) -> "Figure":
     look = looks([arm.scheme for panel in panels for arm in panel.arms])
     rows = [(panel, told) for panel in panels if (told := beyond(panel))]
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10, 4.2 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(10, _height(4.2, len(rows))), layout="constrained")
         for axes, (panel, told) in zip(figure.subplots(len(rows), 2, squeeze=False), rows, strict=True):
             for arm in filter(evaluated, panel.arms):
                 _draw(axes[0], bits_band(arm), arm.scheme, look[arm.scheme], marker="o", markersize=3.5)
@@ -125,6 +125,11 @@ def _doublings(axes: Any, places: Iterable[float], form: str) -> None:
     axes.set_xticks(list(places), [form.format(place) for place in places])
     axes.minorticks_off()
     axes.set_xlim(max(low, 0.9), high)
+
+
+def _height(row: float, rows: int) -> float:
+    """Inches of so many rows: lower ones where there are many, so that more of them are seen at once."""
+    return rows * (row if rows <= words.MANY else 0.7 * row)
 
 
 def has_heads(panels: Sequence[Panel]) -> bool:
