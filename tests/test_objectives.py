@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from posenc.data.batches import Batches, validation_noise, validation_windows
 from posenc.data.tokens import Bytes
 from posenc.errors import UserError
+from posenc.generation import Sampling
 from posenc.model import Transformer
 from posenc.objectives import UNSEEN, Causal, Masked, loss
 from posenc.positions import PositionScheme
@@ -158,10 +159,10 @@ class Parrot(Transformer):
 
 
 def test_a_masked_model_fills_the_blanks_of_a_prompt_of_any_length():
-    assert Masked(256).answer(Parrot(), Bytes(), "_e a_e", 10, 32) == "xe axe"
-    assert Masked(256).answer(Parrot(), Bytes(), "_a" * 40, 10, 32) == "xa" * 40
+    assert Masked(256).answer(Parrot(), Bytes(), "_e a_e", 32, Sampling()) == "xe axe"
+    assert Masked(256).answer(Parrot(), Bytes(), "_a" * 40, 32, Sampling()) == "xa" * 40
 
 
 def test_a_prompt_without_a_blank_is_refused():
     with pytest.raises(UserError, match="--prompt=no blank must hold a _ where"):
-        Masked(256).answer(Parrot(), Bytes(), "no blank", 10, 32)
+        Masked(256).answer(Parrot(), Bytes(), "no blank", 32, Sampling())

@@ -1,5 +1,6 @@
 """Text from a trained model."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,23 +12,30 @@ if TYPE_CHECKING:
     from posenc.model import Transformer
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How text is drawn from a model.
+
+    Attributes:
+        tokens: how many.
+        temperature: above 0; lower is safer.
+        seed: another seed, another text.
+    """
+
+    tokens: int = 200
+    temperature: float = 0.8
+    seed: int = 0
+
+
 @torch.no_grad()
-def generate(
-    model: "Transformer",
-    tokenizer: "Tokenizer",
-    prompt: str,
-    tokens: int,
-    context: int,
-    temperature: float = 0.8,
-    seed: int = 0,
-) -> str:
-    """The prompt and `tokens` sampled tokens after it; the model sees the last `context` of them at a time."""
-    generator = torch.Generator().manual_seed(seed)
+def generate(model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling) -> str:
+    """The prompt and sampled tokens after it; the model sees the last `context` of them at a time."""
+    generator = torch.Generator().manual_seed(sampling.seed)
     written = [int(token) for chunk in tokenizer.encode([prompt.encode()]) for token in chunk]
     model.eval()
-    for _ in range(tokens):
+    for _ in range(sampling.tokens):
         logits = model(torch.tensor([written[-context:]]))[0, -1].float()
-        chances = torch.softmax(logits / temperature, dim=-1)
+        chances = torch.softmax(logits / sampling.temperature, dim=-1)
         written.append(int(torch.multinomial(chances, 1, generator=generator)))
     return tokenizer.decode(written)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from posenc.data.bigram import bigram_loss, frequencies
-from posenc.generation import fill, generate
+from posenc.generation import Sampling, fill, generate
 
 if TYPE_CHECKING:
     from posenc.data.tokens import Tokenizer
@@ -63,14 +63,7 @@ class Objective(Protocol):
         ...
 
     def answer(
-        self,
-        model: "Transformer",
-        tokenizer: "Tokenizer",
-        prompt: str,
-        tokens: int,
-        context: int,
-        temperature: float = 0.8,
-        seed: int = 0,
+        self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
     ) -> str:
         """What a trained model makes of a prompt."""
         ...
@@ -111,17 +104,10 @@ class Causal:
         return {"bigram_loss": bigram_loss(train, windows.numpy(), self.vocab_size)}
 
     def answer(
-        self,
-        model: "Transformer",
-        tokenizer: "Tokenizer",
-        prompt: str,
-        tokens: int,
-        context: int,
-        temperature: float = 0.8,
-        seed: int = 0,
+        self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
     ) -> str:
-        """The prompt and `tokens` sampled tokens after it."""
-        return generate(model, tokenizer, prompt, tokens, context, temperature, seed)
+        """The prompt and sampled tokens after it."""
+        return generate(model, tokenizer, prompt, context, sampling)
 
 
 class Masked:
@@ -189,10 +175,8 @@ class Masked:
         model: "Transformer",
         tokenizer: "Tokenizer",
         prompt: str,
-        tokens: int,  # noqa: ARG002
         context: int,
-        temperature: float = 0.8,  # noqa: ARG002
-        seed: int = 0,  # noqa: ARG002
+        sampling: Sampling,  # noqa: ARG002
     ) -> str:
         """The prompt with each _ filled by the likeliest token."""
         return fill(model, tokenizer, prompt, self.blank, context)

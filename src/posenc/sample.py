@@ -27,8 +27,10 @@ def main() -> None:
         trained = load(arguments.run)
         objective, context = trained.objective, trained.config["context"]
         prompt = arguments.prompt or objective.prompt
-        wanted = {"temperature": arguments.temperature, "seed": arguments.seed}
-        print(objective.answer(trained.model, trained.tokenizer, prompt, arguments.tokens, context, **wanted))
+        from posenc.generation import Sampling
+
+        sampling = Sampling(arguments.tokens, arguments.temperature, arguments.seed)
+        print(objective.answer(trained.model, trained.tokenizer, prompt, context, sampling))
 
 
 if __name__ == "__main__":

@@ -164,10 +164,11 @@ def _finish(
     summary: dict[str, Any],
 ) -> None:
     """Write a sample of what the model says, then the summary, which marks the run as finished."""
+    from posenc.generation import Sampling
     from posenc.training import loggers
 
     objective = module.objective
-    sample = objective.answer(module.model.cpu(), tokenizer, objective.prompt, tokens=200, context=settings.context)
+    sample = objective.answer(module.model.cpu(), tokenizer, objective.prompt, settings.context, Sampling())
     (directory.path / "sample.txt").write_text(sample + "\n")
     directory.finish(summary)  # before W&B, which may wait for the network
     try:
