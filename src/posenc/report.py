@@ -17,12 +17,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--baseline", default="sinusoidal", help="the scheme the others are held against")
     parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
     parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
+    parser.add_argument("--busy", action="store_true", help="the machine did other work: say nothing about time")
     given = parser.parse_args(arguments)
     with one_sentence_errors():
-        report(given.source, given.baseline, given.out, given.results)
+        report(given.source, given.baseline, given.out, given.results, given.busy)
 
 
-def report(source: str, baseline: str = "sinusoidal", out: Path | None = None, results: Path | None = None) -> None:
+def report(
+    source: str,
+    baseline: str = "sinusoidal",
+    out: Path | None = None,
+    results: Path | None = None,
+    busy: bool = False,
+) -> None:
     """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
 
     Args:
@@ -30,16 +37,18 @@ def report(source: str, baseline: str = "sinusoidal", out: Path | None = None, r
         baseline: the scheme the others are held against.
         out: where the report goes; by default beside the runs, or in report-<group> for W&B's.
         results: where to write the curves too, with the command and the commit; nothing is written without it.
+        busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
 
     Raises:
         UserError: if there is nothing to read, or the folder cannot be written.
     """
     from posenc.analysis import tables
-    from posenc.analysis.comparison import compare
+    from posenc.analysis.comparison import compare, without_seconds
 
     sweep, folder = _read(source)
     folder = out or folder
     panels = compare(sweep, baseline)
+    panels = without_seconds(panels) if busy else panels
     tables.show(panels, sweep.notices)
     try:
         _write(sweep, panels, folder)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from posenc.analysis import page, tables, words
-from posenc.analysis.comparison import compare
+from posenc.analysis.comparison import compare, without_seconds
 from posenc.analysis.results import keep
 from tests.analysis.synthetic import run, sweep
 
@@ -57,3 +57,12 @@ def test_time_that_cannot_be_told_apart_is_not_called_less_or_more():
     assert "times fewer steps" in sentence
     assert "in time not distinguishable (" in sentence
     assert "less time" not in sentence
+
+
+def test_of_a_busy_machine_s_seconds_nothing_is_said_but_that():
+    (panel,) = compare(settings(2.0))
+    assert "times less time" in words.against(panel)
+    (busy,) = without_seconds([panel])
+    assert "times fewer steps" in words.against(busy)
+    assert "time (" not in words.against(busy)
+    assert "say nothing about the schemes" in busy.notices[-1]

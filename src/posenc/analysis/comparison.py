@@ -236,6 +236,12 @@ def _mark(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) -> Ma
     )
 
 
+def without_seconds(panels: Sequence[Panel]) -> tuple[Panel, ...]:
+    """The same panels for runs beside other work, whose seconds say nothing about the schemes."""
+    told = "seconds and tokens/s say nothing about the schemes: the machine did other work beside the runs"
+    return tuple(replace(panel, one_machine=False, notices=(*panel.notices, told)) for panel in panels)
+
+
 def marks_at(arm: Arm, panel: Panel, fractions: Sequence[float]) -> list[Mark]:
     """The arm at the baseline's loss after other shares of the budget than the usual ones."""
     (baseline,) = (other for other in panel.arms if other.scheme == panel.baseline)
