@@ -137,8 +137,13 @@ def test_ctrl_c_is_not_a_traceback(tmp_path):
     from posenc.directory import read_metrics
 
     arguments = [f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv", "steps=100000"]
+    # Where the tests run in the background of a shell, SIGINT is ignored, and processes inherit that.
+    code = (
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "runpy.run_path('train.py', run_name='__main__')"
+    )
     with subprocess.Popen(
-        [sys.executable, "train.py", *arguments], cwd=ROOT, env=clean_environment(),
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, env=clean_environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         deadline = time.monotonic() + 60

@@ -5,6 +5,7 @@ from typing import Any
 
 from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, gather, run_of
 from posenc.errors import UserError
+from posenc.wandb_server import ask
 
 _SUMMARY = (
     "parameters",
@@ -48,6 +49,7 @@ def read_group(entity: str, project: str, group: str, api: Any = None) -> Sweep:
 def _public_api() -> Any:
     import wandb
 
+    ask(wandb, timeout=30)
     return wandb.Api(timeout=30)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from posenc.directory import RunDirectory
+from posenc.wandb_server import ask
 
 Loggers = list[Any]
 """Lightning's loggers; not named by their type, so that reading a configuration does not import Lightning."""
@@ -63,6 +64,8 @@ def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
     try:
         if mode == "online" and not wandb.login(prompt=False, verify=False):
             mode = "offline"
+        if mode == "online":
+            ask(wandb, timeout)
         run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
     except Exception as error:  # whatever the network does, the run goes on
         reason = str(error).splitlines()[0]
