@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posenc.model.products import CausalProducts
 from posenc.positions import PositionScheme
 
 
@@ -98,17 +99,18 @@ class Softmax(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
         """See `Mechanism`."""
-        q, k, mask = _placed(q, k, places)
-        causal = causal and mask is None
+        q, k, bias = _placed(q, k, places)
         if _fused_is_slow(q):
-            return _softmax(q, shared(k, q), mask, causal) @ shared(v, q)
+            return _by_products(q, shared(k, q), shared(v, q), bias, causal)
         grouped = k.shape[1] != q.shape[1]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=grouped)
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, is_causal=causal and bias is None, enable_gqa=grouped
+        )
 
     def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
         """Rows sum to 1."""
-        q, k, mask = _placed(q, k, places)
-        return _softmax(q, shared(k, q), mask, causal and mask is None)
+        q, k, bias = _placed(q, k, places)
+        return _softmax(q, shared(k, q), bias, causal)
 
 
 def _placed(q: Tensor, k: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -128,12 +130,20 @@ def _fused_is_slow(q: Tensor) -> bool:
     return q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[-2] <= 512
 
 
-def _softmax(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """softmax(q k^T / sqrt(Dh) + mask), q and k (B, H, T, Dh) -> (B, H, T, T)."""
+def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
+    """softmax(q k^T / sqrt(Dh) + bias) v, all (B, H, T, Dh)."""
+    if causal and bias is None:
+        mixed = CausalProducts.apply(*(part.flatten(0, 1) for part in (q, k, v)))
+        return mixed.unflatten(0, q.shape[:2])
+    return _softmax(q, k, bias, causal) @ v
+
+
+def _softmax(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
+    """softmax(q k^T / sqrt(Dh) + bias), q and k (B, H, T, Dh) -> (B, H, T, T). A bias has a causal mask in it."""
     batch, heads, length, size = q.shape
-    if causal:
-        mask = q.new_full((length, length), -torch.inf).triu(1)
-    added = q.new_zeros(()) if mask is None else mask
+    if causal and bias is None:
+        bias = q.new_full((length, length), -torch.inf).triu(1)
+    added = q.new_zeros(()) if bias is None else bias
     added = added.expand(batch, heads, length, length).flatten(0, 1)
     logits = torch.baddbmm(added, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=size**-0.5)
     return logits.softmax(-1).unflatten(0, (batch, heads))

@@ -1,8 +1,6 @@
 """Rotary position embedding (Su et al. 2021): the door `rotate`."""
 
 import math
-from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,33 +8,7 @@ from torch import Tensor
 from posenc.positions.angles import PAGE, AngleTable, frequencies
 from posenc.positions.base import PositionScheme
 from posenc.positions.decay import DecayTable
-
-Layout = Literal["half", "interleaved"]
-Pairs = tuple[Tensor, Tensor]
-
-
-def _split_half(x: Tensor) -> Pairs:
-    first, second = x.chunk(2, dim=-1)
-    return first, second
-
-
-def _join_half(first: Tensor, second: Tensor) -> Tensor:
-    return torch.cat([first, second], dim=-1)
-
-
-def _split_interleaved(x: Tensor) -> Pairs:
-    return x[..., 0::2], x[..., 1::2]
-
-
-def _join_interleaved(first: Tensor, second: Tensor) -> Tensor:
-    return torch.stack([first, second], dim=-1).flatten(-2)
-
-
-LAYOUTS: dict[Layout, tuple[Callable[[Tensor], Pairs], Callable[[Tensor, Tensor], Tensor]]] = {
-    "half": (_split_half, _join_half),
-    "interleaved": (_split_interleaved, _join_interleaved),
-}
-"""Which channels form a plane: i with i + d/2 (LLaMA's code), or 2i with 2i + 1 (the paper)."""
+from posenc.positions.turn import LAYOUTS, Layout, turn
 
 LARGEST_GROWTH = 116
 """Binary digits that xPos may add to a product: float32 has 128, and products of 2^12 must still fit."""
@@ -74,19 +46,13 @@ class Rotary(PositionScheme):
             )
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout} must be one of {', '.join(LAYOUTS)}")
-        self.split, self.join = LAYOUTS[layout]
+        self.layout = layout
         self.angles = AngleTable(frequencies(self.rotated, base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
         cos, sin = self.angles(positions)
-        return self._turn(q, cos, sin), self._turn(k, cos, sin)
-
-    def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x (B, H, T, Dh) with cos, sin (T, rotated/2) -> the same shape and type; the turn itself is in float32."""
-        first, second = self.split(x[..., : self.rotated])
-        turned = self.join(first * cos - second * sin, first * sin + second * cos).to(x.dtype)
-        return torch.cat([turned, x[..., self.rotated :]], dim=-1) if self.rotated < x.shape[-1] else turned
+        return turn(q, cos, sin, self.layout), turn(k, cos, sin, self.layout)
 
 
 class Bounded(Rotary):
@@ -164,7 +130,8 @@ class Xpos(Rotary):
         cos, sin = self.angles(positions)
         middle = torch.div(positions.amin() + positions.amax(), 2, rounding_mode="floor")
         decay = self.decay(positions - middle)
-        return self._turn(q, cos * decay, sin * decay), self._turn(k, cos / decay, sin / decay)
+        turned = turn(q, cos * decay, sin * decay, self.layout)
+        return turned, turn(k, cos / decay, sin / decay, self.layout)
 
 
 def permute_layout(weight: Tensor, heads: int, to: Layout) -> Tensor:
@@ -187,6 +154,6 @@ def permute_layout(weight: Tensor, heads: int, to: Layout) -> Tensor:
     if heads < 1 or rows % (2 * heads):
         raise ValueError(f"heads={heads} must divide the {rows} rows of the weight into heads of an even size")
     (from_,) = LAYOUTS.keys() - {to}
-    (split, _), (_, join) = LAYOUTS[from_], LAYOUTS[to]
+    split, join = LAYOUTS[from_].split, LAYOUTS[to].join
     channels_last = weight.unflatten(0, (heads, -1)).movedim(1, -1)
     return join(*split(channels_last)).movedim(-1, 1).flatten(0, 1)
