@@ -20,6 +20,7 @@ COLUMNS = (
     "learning_rate",
     "gradient_norm",
     "tokens_per_s",
+    "mfu",
     "previous_token",
     "induction",
 )

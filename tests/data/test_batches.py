@@ -1,12 +1,14 @@
 """Batch k is a pure function of fingerprint, seed, k and batch size."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.data.batches import Batches, validation_windows
+from posenc.data.batches import Batches, resident, validation_windows
 from posenc.data.cache import Tokens
 
 TOKENS = Tokens(np.random.default_rng(0).integers(0, 256, 10_000).astype(np.uint8), "print")
@@ -71,3 +73,17 @@ def test_validation_windows_are_fixed_spread_and_do_not_overlap():
     assert torch.equal(windows, validation_windows(TOKENS, 10, 100))
     assert validation_windows(TOKENS, 1000, 100).shape == (100, 100)
     assert torch.equal(validation_windows(TOKENS, 1000, 100).flatten(), torch.tensor(TOKENS.ids.astype(int)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
+def test_tokens_kept_on_the_device_give_the_same_batches(dtype):
+    """Ids up to the largest that the type holds; the rows that training sees are int64 either way."""
+    ids = np.random.default_rng(0).integers(0, min(np.iinfo(dtype).max, 2**31), 5_000, endpoint=True).astype(dtype)
+    on_disk = Batches(Tokens(ids, "print"), 0, 8, 17)
+    on_device = replace(on_disk, resident=resident(on_disk.tokens, torch.device("cpu")))
+    for step in range(20):
+        assert torch.equal(on_device.batch(step, 1, 2), on_disk.batch(step, 1, 2))
+
+
+def test_a_cpu_reads_the_file_where_it_is():
+    assert batches().on(torch.device("cpu")).resident is None

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ class Batches:
         batch_size: windows in a batch, over all devices.
         window: tokens in a window.
         draws: random numbers that an objective needs for each token, at most 2.
+        resident: all the tokens on the device that trains, where they fit there.
     """
 
     tokens: Tokens
@@ -28,6 +29,13 @@ class Batches:
     batch_size: int
     window: int
     draws: int = 0
+    resident: Tensor | None = None
+
+    def on(self, device: torch.device) -> "Batches":
+        """The same batches, gathered on the device from all the tokens if a quarter of its free memory holds them."""
+        if device.type != "cuda" or self.tokens.ids.nbytes > torch.cuda.mem_get_info(device)[0] / 4:
+            return self
+        return replace(self, resident=resident(self.tokens, device))
 
     def starts(self, step: int) -> np.ndarray:
         """Where the windows of batch `step` begin: (batch_size,)."""
@@ -36,7 +44,10 @@ class Batches:
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
         """Batch `step`, or the share of one of several devices: (batch_size / world, window) int64."""
-        return gather(self.tokens, self.starts(step)[rank::world], self.window)
+        starts = self.starts(step)[rank::world]
+        if self.resident is None:
+            return gather(self.tokens, starts, self.window)
+        return gather_resident(self.resident, starts, self.window)
 
     def noise(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
         """What the objective leaves to chance in that batch: (batch_size / world, window, draws) float32 in [0, 1)."""
@@ -67,6 +78,20 @@ def _noise(name: str, step: int, windows: int, length: int, draws: int) -> Tenso
 def gather(tokens: Tokens, starts: np.ndarray, window: int) -> Tensor:
     """The windows that begin at starts (B,) -> (B, window) int64."""
     return torch.from_numpy(tokens.ids[starts[:, None] + np.arange(window)].astype(np.int64))
+
+
+def resident(tokens: Tokens, device: torch.device) -> Tensor:
+    """All token ids on a device, (N,), in as many bytes as in the file."""
+    # Torch indexes signed integers only; the bits stay, and `gather_resident` reads them as they were meant.
+    signed = tokens.ids.view(f"i{tokens.ids.itemsize}") if tokens.ids.itemsize > 1 else tokens.ids
+    return torch.from_numpy(np.array(signed)).to(device)
+
+
+def gather_resident(ids: Tensor, starts: np.ndarray, window: int) -> Tensor:
+    """As `gather`, on the device of ids; only the starts travel there."""
+    first = torch.from_numpy(starts).to(ids.device, non_blocking=True)
+    windows = ids[first[:, None] + torch.arange(window, device=ids.device)].long()
+    return windows & (256 ** ids.element_size() - 1)
 
 
 def validation_windows(tokens: Tokens, count: int, window: int) -> Tensor:

@@ -1,9 +1,13 @@
 """What a run trains on, chosen by itself unless it is told."""
 
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
@@ -18,7 +22,9 @@ class Hardware:
     Args:
         accelerator: "auto" takes a GPU if there is one.
         precision: "auto" is bf16-mixed where the hardware multiplies bf16 matrices faster, otherwise 32-true.
-        compile: whether the model goes through torch.compile.
+        compile: whether model and loss go through torch.compile, as one graph; "auto" does so on a CUDA GPU.
+        cuda_graphs: whether a compiled step is recorded once and replayed as a whole, for models so small that
+            starting each kernel takes longer than the kernel.
 
     Raises:
         ValueError: if there is no such device.
@@ -26,11 +32,14 @@ class Hardware:
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"
     precision: Precision = "auto"
-    compile: bool = False
+    compile: bool | Literal["auto"] = "auto"
+    cuda_graphs: bool = False
 
     def __post_init__(self) -> None:
         if self.accelerator == "cuda" and not torch.cuda.is_available():
             raise ValueError("accelerator=cuda: this machine has no CUDA GPU; use auto or cpu")
+        if self.cuda_graphs and not self.compiles():
+            raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
 
     def trainer(self, **settings: Any) -> "Trainer":
         """Lightning's trainer on this hardware.
@@ -42,10 +51,28 @@ class Hardware:
         from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
         try:
-            return Trainer(accelerator=self.accelerator, devices=1, precision=self.chosen_precision(), **settings)
+            trainer = Trainer(accelerator=self.accelerator, devices=1, precision=self.chosen_precision(), **settings)
         except (MisconfigurationException, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
+        if trainer.strategy.root_device.type == "cpu":
+            keep_freed_memory()
+        return trainer
+
+    def compiles(self) -> bool:
+        """Whether model and loss are compiled."""
+        if self.compile != "auto":
+            return self.compile
+        return self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+
+    def compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """The function, compiled if that is wanted: one graph for every shape of its inputs."""
+        if not self.compiles():
+            return function
+        # A sweep is one process, and torch gives up compiling a function that has been compiled for many schemes.
+        torch.compiler.reset()
+        mode = "reduce-overhead" if self.cuda_graphs else None
+        return torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
 
     def chosen_precision(self) -> Any:
         """The precision in use: "32-true" or "bf16-mixed"."""
@@ -71,3 +98,15 @@ def cpu_multiplies_bf16() -> bool:
     """Whether the CPU has instructions for bf16 products (AVX512-BF16 or AMX)."""
     abilities = torch.cpu.get_capabilities()
     return bool(abilities.get("avx512_bf16") or abilities.get("amx_bf16"))
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what torch frees for the next step; other C libraries have no such call.
+
+    Large tensors are otherwise given back to the system and faulted in again, page by page, in every step.
+    """
+    keep, directly = -1, -4  # M_TRIM_THRESHOLD, M_MMAP_MAX: malloc.h
+    with suppress(OSError, AttributeError):
+        c_library = ctypes.CDLL("libc.so.6")
+        c_library.mallopt(keep, 2**31 - 1)
+        c_library.mallopt(directly, 0)

@@ -1,6 +1,6 @@
 """The training step, the validation step and the batches they are given."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,10 @@ from posenc.model import Transformer
 from posenc.objectives import UNSEEN, Objective, loss
 from posenc.training.heads import Heads
 from posenc.training.optim import AdamWCosine
+from posenc.training.phases import WAITING, Phases
+
+LossOf = Callable[[Tensor, Tensor], Tensor]
+"""Inputs and targets, (B, T) each -> their mean loss."""
 
 
 class LanguageModelling(LightningModule):
@@ -27,6 +31,8 @@ class LanguageModelling(LightningModule):
         heads: what is measured in its attention, beside the loss.
         steps: updates.
         configuration: kept in every checkpoint, as plain data.
+        phases: told when it waits for a batch.
+        compiled: what makes a function of tensors faster; by default nothing does.
     """
 
     def __init__(
@@ -39,20 +45,25 @@ class LanguageModelling(LightningModule):
         heads: Heads,
         steps: int,
         configuration: Mapping[str, Any],
+        phases: Phases,
+        compiled: Callable[[LossOf], LossOf] = lambda function: function,
     ) -> None:
         super().__init__()
         self.model, self.objective, self.optim = model, objective, optim
         self.batches, self.heads, self.steps = batches, heads, steps
         self.validation = TensorDataset(*validation)
+        self.context = validation[1].shape[1]
         self.validated = int((validation[1] != UNSEEN).sum())
         self.configuration = dict(configuration)
         self.gradient_norm = torch.zeros(())
         self.validation_loss = torch.zeros(())
+        self.phases = phases
+        self.loss_of = compiled(lambda inputs, targets: loss(model(inputs), targets))
 
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
-        """Inputs and targets, (B, T) each -> mean loss in nats per predicted token."""
-        inputs, targets = batch
-        return loss(self.model(inputs), targets)
+        """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token."""
+        torch.compiler.cudagraph_mark_step_begin()
+        return self.loss_of(*self.objective.examples(*batch))
 
     def on_validation_epoch_start(self) -> None:
         self.validation_loss = torch.zeros((), device=self.device)
@@ -61,7 +72,7 @@ class LanguageModelling(LightningModule):
         """Add the share of these windows to the mean loss over all of them."""
         inputs, targets = batch
         share = (targets != UNSEEN).sum() / self.validated
-        self.validation_loss += loss(self.model(inputs), targets) * share
+        self.validation_loss += self.loss_of(inputs, targets) * share
 
     def configure_optimizers(self) -> Any:
         optimiser, schedule = self.optim.build(self.model, self.steps)
@@ -72,12 +83,23 @@ class LanguageModelling(LightningModule):
 
     def train_dataloader(self) -> Iterator[tuple[Tensor, Tensor]]:
         # Lightning asks after it has restored the step, so a resumed run goes on with the batch it would have had.
-        trainer = self.trainer
-        stream = self.batches.stream(trainer.global_step, self.steps, trainer.global_rank, trainer.world_size)
-        return (self.objective.examples(window, noise) for window, noise in stream)
+        trainer, batches = self.trainer, self.batches.on(self.device)
+        stream = batches.stream(trainer.global_step, self.steps, trainer.global_rank, trainer.world_size)
+        return self._timed(stream)
+
+    def _timed(self, stream: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            with self.phases.within(WAITING):
+                batch = next(stream, None)
+            if batch is None:
+                return
+            yield batch
 
     def val_dataloader(self) -> DataLoader:
-        return DataLoader(self.validation, batch_size=self.batches.batch_size)
+        """Batches of one size, so that one compiled graph serves them all."""
+        windows = len(self.validation)
+        fitting = range(1, min(windows, self.batches.batch_size) + 1)
+        return DataLoader(self.validation, batch_size=max(size for size in fitting if windows % size == 0))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["configuration"] = self.configuration

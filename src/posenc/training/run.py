@@ -58,12 +58,15 @@ def train(
     from posenc.data.prepare import prepare
     from posenc.training import loggers
     from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
+    from posenc.training.efficiency import forget_peak_memory
     from posenc.training.heads import Heads
     from posenc.training.module import LanguageModelling
+    from posenc.training.phases import Phases
 
+    phases = Phases()
     _hush()
     progress = Progress(f"{directory.scheme}, seed {settings.seed}", settings.steps)
-    curve = Curve(directory, settings.log_every, settings.batch_size * settings.context, [progress.show])
+    curve = Curve(directory, settings.log_every, settings.batch_size * settings.context, phases, [progress.show])
     try:
         trainer = hardware.trainer(
             max_steps=settings.steps,
@@ -78,7 +81,7 @@ def train(
             # Where Lightning would look for checkpoints of its own making: no other run's must be found there.
             default_root_dir=directory.path,
             plugins=[AtomicCheckpoints(), LightningEnvironment()],
-            callbacks=[curve, Checkpoints(directory, settings.checkpoint_seconds), progress],
+            callbacks=[curve, Checkpoints(directory, settings.checkpoint_seconds, phases), progress],
         )
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
@@ -89,13 +92,9 @@ def train(
     windows = validation_windows(prepared.valid, settings.eval_windows, window)
     validation = objective.examples(windows, validation_noise(prepared.valid, windows, objective.draws))
     heads = Heads(windows, settings.context, settings.attention_every)
-    module = LanguageModelling(model, objective, optim, batches, validation, heads, settings.steps, config)
-    if hardware.compile:
-        import torch
-
-        # A sweep is one process, and torch gives up compiling a function that has been compiled for many schemes.
-        torch.compiler.reset()
-        model.compile()
+    module = LanguageModelling(
+        model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware.compiled
+    )
 
     with _held(directory):
         if directory.finished():  # by another process, while this one was preparing
@@ -104,6 +103,7 @@ def train(
         tokenizer.save(directory.path)
         try:
             trainer.loggers = build(config, "logger", directory=directory, config=config)
+            forget_peak_memory(trainer.strategy.root_device)
             summary = _fit(trainer, module, curve, settings, directory)
             summary |= objective.orderless(prepared.train.ids, windows, validation)
             if objective.likelihood:
@@ -127,6 +127,7 @@ def _fit(
 ) -> dict[str, Any]:
     """Train to the last step and say how it went."""
     from posenc.training import provenance
+    from posenc.training.efficiency import peak_memory
 
     checkpoint = directory.last_checkpoint()
     parameters = sum(weight.numel() for weight in module.model.parameters())
@@ -138,6 +139,8 @@ def _fit(
     if checkpoint is not None:
         print(f"Resuming from {checkpoint.name}.", flush=True)
     trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
+    tokens_per_s = curve.row["tokens"] / curve.row["seconds"]
+    mfu = {} if curve.share_of_peak is None else {"mfu": tokens_per_s * curve.share_of_peak}
     return {
         "pos": directory.scheme,
         "seed": settings.seed,
@@ -146,7 +149,10 @@ def _fit(
         "parameters": parameters,
         "val_loss": curve.row["val_loss"],
         "seconds": curve.row["seconds"],
-        "tokens_per_s": round(curve.row["tokens"] / curve.row["seconds"]),
+        "tokens_per_s": round(tokens_per_s),
+        **mfu,
+        "peak_memory": peak_memory(trainer.strategy.root_device),
+        "time": {phase: round(share, 4) for phase, share in module.phases.shares().items()},
         "precision": str(trainer.precision),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(trainer.strategy.root_device),
@@ -191,7 +197,12 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     print(f"  validation loss  {summary['val_loss']:.4f} nats per token")
     if "bits_per_byte" in summary:
         print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
-    print(f"  speed            {summary['tokens_per_s']:,} tokens/s, {summary['seconds']:.0f} s of training")
+    of_peak = f" ({summary['mfu']:.0%} of the chip's peak)" if "mfu" in summary else ""
+    print(f"  speed            {summary['tokens_per_s']:,} tokens/s{of_peak}, {summary['seconds']:.0f} s of training")
+    if "time" in summary:  # a run finished before this was measured has none
+        shares = [f"{share:.1%} {phase}" for phase, share in summary["time"].items()]
+        print(f"  time             {', '.join(shares)}")
+        print(f"  memory           {summary['peak_memory'] / 2**30:.2f} GiB at most")
     print(f"  written to       {directory.path}", flush=True)
 
 

@@ -1,0 +1,48 @@
+import sys
+
+import pytest
+import torch
+
+from posenc.model import Transformer
+from posenc.positions import Rotary
+from posenc.training.efficiency import DENSE_BF16, flops_per_token, forget_peak_memory, peak_flops, peak_memory
+
+CPU = torch.device("cpu")
+
+
+def test_the_products_of_a_step_are_those_of_the_usual_formula():
+    """6 N + 12 L D T (Chowdhery et al. 2022, appendix B), N without what is not a matrix."""
+    layers, width, context = 3, 64, 48
+    model = Transformer(256, context, layers, width, 4, Rotary(16))
+    matrices = sum(weight.numel() for weight in model.parameters() if weight.ndim == 2)
+    expected = 6 * matrices + 12 * layers * width * context
+    assert flops_per_token(model, context) == pytest.approx(expected, rel=1e-6)
+
+
+def test_counting_leaves_the_model_as_it_was():
+    model = Transformer(256, 8, 1, 16, 2, Rotary(8))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    flops_per_token(model, 8)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_where_the_peak_is_not_known_there_is_none():
+    assert peak_flops(CPU, "bf16-mixed") is None
+
+
+def test_no_chip_stands_with_the_rate_for_sparse_matrices():
+    """Data sheets print both, the sparse one in larger type: 1,979 TFLOP/s for the H100 and H200."""
+    assert max(DENSE_BF16.values()) < 1000e12
+    assert DENSE_BF16["NVIDIA H200"] == DENSE_BF16["NVIDIA H100 80GB HBM3"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can forget the peak of a process")
+def test_the_peak_is_that_since_it_was_last_forgotten():
+    block = torch.ones(200 * 2**20, dtype=torch.uint8)
+    del block
+    assert peak_memory(CPU) > 200 * 2**20
+    before = peak_memory(CPU)
+    forget_peak_memory(CPU)
+    kept = torch.ones(50 * 2**20, dtype=torch.uint8)
+    assert len(kept) < peak_memory(CPU) < before
