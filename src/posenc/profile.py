@@ -78,7 +78,8 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
         raise UserError(f"--out={file} exists: name another file, or delete it")
     clock = Clock(device)
     step = _training_step(config, choices["data"], hardware, clock)
-    print(f"{what}: {settings.batch_size} windows of {settings.context} tokens a step; {chip(device)}", flush=True)
+    on = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compile else ''}"
+    print(f"{what}: {settings.batch_size} windows of {settings.context} tokens a step; {on}", flush=True)
     profiler = _traced(step, device)
     _write(profiler, file)
     _show_phases(clock, settings.batch_size * settings.context)
