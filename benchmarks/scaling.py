@@ -93,15 +93,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="a point that takes longer is left out (default: 60)")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="default: on a GPU")
     parser.add_argument("--quick", action="store_true", help="toy sizes, in seconds: the figures mean nothing")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for scaling.md, scaling.json and scaling.png")
-    parser.add_argument("--draw", type=Path, metavar="JSON", help="measure nothing: table and figure of these results")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="gets scaling.md, scaling.json and scaling.png")
+    parser.add_argument(
+        "--draw", type=Path, metavar="JSON", help="measure nothing: draw the scaling.png of a scaling.json"
+    )
     given = parser.parse_args()
     with one_sentence_errors():
-        results = _read(given.draw) if given.draw else measured(given)
-        print(markdown(results))
-        folder = given.out or (given.draw.parent if given.draw else None)
-        if folder is not None:
-            _write(results, folder)
+        if given.draw is not None:
+            results = _read(given.draw)
+            _draw(results, given.out or given.draw.parent)
+        else:
+            results = measured(given)
+            if given.out is not None:
+                _write(results, given.out)
+                _draw(results, given.out)
+    print(markdown(results))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -114,12 +120,17 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _write(results: dict[str, Any], folder: Path) -> None:
-    from posenc.analysis.figures import save
     from posenc.directory import write_whole
 
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
     write_whole(folder / "scaling.md", markdown(results))
+
+
+def _draw(results: dict[str, Any], folder: Path) -> None:
+    from posenc.analysis.figures import save
+
+    folder.mkdir(parents=True, exist_ok=True)
     save(drawn(results), folder / "scaling.png")
 
 

@@ -192,25 +192,43 @@ def drawn(results: Results) -> "Figure":
     from posenc.analysis.figures import STYLE
 
     there = axes(results)
+    most = max(len(axis.points) for axis in there)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 4.2), layout="constrained")
-        panels = figure.subplots(1, len(there), squeeze=False, sharey=True)[0]
+        widths = [2 * len(axis.points) + most for axis in there]
+        panels = figure.subplots(1, len(there), squeeze=False, width_ratios=widths)[0]
         for panel, axis in zip(panels, there, strict=True):
+            _scales(panel, [point[axis.name] for point in axis.points])
             for name in AXES[axis.name]:
                 _draw(panel, axis.speeds(name), *CONTENDERS[name])
-            _scales(panel, [point[axis.name] for point in axis.points])
-            panel.set_title(axis.held, loc="left", fontsize=10)
-            panel.set_xlabel({"length": "length, tokens", "width": "width", "batch": "windows a step"}[axis.name])
             if axis.name == "length":
                 _mark_crossings(panel, axis)
+            panel.set_title(axis.held, loc="left", fontsize=10)
+            panel.set_xlabel({"length": "length, tokens", "width": "width", "batch": "windows a step"}[axis.name])
         panels[0].set_ylabel("training tokens/s")
-        labelled = {
-            label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
-        }
+        entries = [panel.get_legend_handles_labels() for panel in panels]
+        handles = {label: handle for entry in entries for handle, label in zip(*entry, strict=True)}
         figure.legend(
-            labelled.values(), labelled.keys(), loc="outside lower center", ncols=4, frameon=False, handlelength=3
+            handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False, handlelength=4
         )
     return figure
+
+
+def _scales(panel: Any, sizes: Sequence[int]) -> None:
+    """Doublings across, of which every second has a number where there are many; round tokens/s upwards."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    every = 1 if len(sizes) <= 6 else 2
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(
+        sizes, [f"{size:,}" if number % every == 0 else "" for number, size in enumerate(sizes[::-1])][::-1]
+    )
+    panel.minorticks_off()
+    panel.set_xlim(0.85 * sizes[0], sizes[-1] / 0.85)
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw(panel: Any, speeds: Mapping[int, Sequence[float]], title: str, look: Look) -> None:
@@ -224,24 +242,17 @@ def _draw(panel: Any, speeds: Mapping[int, Sequence[float]], title: str, look: L
     )  # fmt: skip
 
 
-def _scales(panel: Any, sizes: Sequence[int]) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    panel.set_xscale("log", base=2)
-    panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    panel.minorticks_off()
-    panel.set_yscale("log")
-    panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
-
-
 def _mark_crossings(panel: Any, axis: Axis) -> None:
-    for name in AXES[axis.name][1:]:
-        where = overtakes(axis, name)
-        if where is not None:
-            panel.axvline(where[0], color=CONTENDERS[name].look.colour, linewidth=0.9, zorder=1)
-            panel.annotate(
-                f"{round(where[0]):,}", (where[0], 0.02), xycoords=("data", "axes fraction"), xytext=(3, 0),
-                textcoords="offset points", fontsize=8, color="#444444",
-            )  # fmt: skip
+    """A line where linear attention overtakes softmax, and room under the curves to say so."""
+    first, *others = AXES[axis.name]
+    crossings = {name: where[0] for name in others if (where := overtakes(axis, name)) is not None}
+    room = 0.07 * len(crossings)
+    low, high = panel.get_ylim()
+    panel.set_ylim(low * (low / high) ** (room / (1 - room)), high)
+    for size in crossings.values():
+        panel.axvline(size, ymin=room, color="#5a5a5a", linewidth=1, zorder=1)
+    said = [
+        f"{CONTENDERS[name].title} overtakes {CONTENDERS[first].title} at {round(size):,}"
+        for name, size in sorted(crossings.items(), key=lambda crossing: crossing[1])
+    ]
+    panel.annotate("\n".join(said), (0.02, 0.02), xycoords="axes fraction", fontsize=8, color="#444444")
