@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.profile import DEAREST, PHASES, TRACED
-from tests.conftest import ROOT, clean_environment, only
+from posenc.directory import read_metrics
+from posenc.profile import DEAREST, PHASES, STEPS, TRACED, Clock, training_step
+from posenc.training.hardware import Hardware
+from tests.conftest import ROOT, clean_environment, composed, only
 
 
 def profile(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -84,6 +86,16 @@ def test_what_is_profiled_is_what_the_arguments_describe(profiled, tmp_path):
     assert "aten::cumsum" in linear - softmax
     assert "aten::_softmax" in softmax - linear
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_steps_profiled_are_those_that_are_trained(train, tmp_path):
+    """A run's first losses, to the bit."""
+    overrides = ("experiment=smoke", "trainer=cpu", "pos=learned", "log_every=1")
+    assert train("logger=csv", *overrides).returncode == 0
+    trained = read_metrics(only(tmp_path / "runs" / "smoke" / "learned") / "metrics.csv")
+    config = composed(*overrides)
+    step = training_step(config, "kjv", Hardware("cpu", "32-true"), Clock(torch.device("cpu")))
+    assert [step().item() for _ in range(STEPS)] == [float(row["train_loss"]) for row in trained[:STEPS]]
 
 
 def test_a_trace_is_never_overwritten(tmp_path):

@@ -23,6 +23,8 @@ DEAREST = 10
 WARM_UP, TIMED, TRACED = 3, 5, 3
 """Steps thrown away, steps timed without the profiler, which slows them, and steps traced, after one to warm it up."""
 
+STEPS = WARM_UP + TIMED + 1 + TRACED
+
 DESCRIPTION = """\
 Profile a few steps of what `python train.py` would train with the same arguments.
 
@@ -77,7 +79,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     if file.exists():
         raise UserError(f"--out={file} exists: name another file, or delete it")
     clock = Clock(device)
-    step = _training_step(config, choices["data"], hardware, clock)
+    step = training_step(config, choices["data"], hardware, clock)
     on = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compile else ''}"
     print(f"{what}: {settings.batch_size} windows of {settings.context} tokens a step; {on}", flush=True)
     profiler = _traced(step, device)
@@ -159,8 +161,15 @@ class Clock:
         return 1000 * (ended - begun) if self.device.type == "cpu" else begun.elapsed_time(ended)
 
 
-def _training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: Clock) -> Callable[[], None]:
-    """One step after the other of what train.py would train; `corpus` is the choice of `data`."""
+def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: Clock) -> "Callable[[], torch.Tensor]":
+    """One step after the other of what train.py would train; each call returns its loss.
+
+    Args:
+        config: resolved.
+        corpus: the choice of `data`, which names the cache.
+        hardware: the trainer of the configuration.
+        clock: times the phases, on its device.
+    """
     import torch
 
     from posenc.building import build, build_model
@@ -175,13 +184,13 @@ def _training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock:
     window = context + objective.lookahead
     text = prepare(build(config, "data"), tokenizer, cache, corpus, context, window).train
     batches = Batches(text, config["seed"], config["batch_size"], window, objective.draws)
-    stream = batches.stream(0, WARM_UP + TIMED + 1 + TRACED)
+    stream = batches.stream(0, STEPS)
     optimiser, schedule = optim.build(model, config["steps"])
     reduced = hardware.chosen_precision() == "bf16-mixed"
     if hardware.compile:
         model.compile()
 
-    def step() -> None:
+    def step() -> torch.Tensor:
         with clock.phase("batch"):
             examples = objective.examples(*next(stream))
             inputs, targets = (part.to(clock.device, non_blocking=True) for part in examples)
@@ -194,11 +203,12 @@ def _training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock:
             optimiser.step()
             optimiser.zero_grad()
             schedule.step()
+        return nats.detach()
 
     return step
 
 
-def _traced(step: Callable[[], None], device: "torch.device") -> Any:
+def _traced(step: Callable[[], Any], device: "torch.device") -> Any:
     """Take all steps -> the profiler, with the last of them."""
     import torch
     from torch.profiler import profile, schedule
