@@ -80,7 +80,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
         raise UserError(f"--out={file} exists: name another file, or delete it")
     clock = Clock(device)
     step = training_step(config, choices["data"], hardware, clock)
-    on = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compile else ''}"
+    on = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compiles() else ''}"
     print(f"{what}: {settings.batch_size} windows of {settings.context} tokens a step; {on}", flush=True)
     profiler = _traced(step, device)
     _write(profiler, file)
@@ -176,6 +176,7 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
     from posenc.data.batches import Batches
     from posenc.data.prepare import prepare
     from posenc.objectives import loss
+    from posenc.training.hardware import keep_freed_memory
 
     optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
@@ -183,19 +184,20 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
     context, cache = config["context"], Path(config["cache"])
     window = context + objective.lookahead
     text = prepare(build(config, "data"), tokenizer, cache, corpus, context, window).train
-    batches = Batches(text, config["seed"], config["batch_size"], window, objective.draws)
+    batches = Batches(text, config["seed"], config["batch_size"], window, objective.draws).on(clock.device)
     stream = batches.stream(0, STEPS)
     optimiser, schedule = optim.build(model, config["steps"])
     reduced = hardware.chosen_precision() == "bf16-mixed"
-    if hardware.compile:
-        model.compile()
+    loss_of = hardware.compiled(lambda inputs, targets: loss(model(inputs), targets))
+    if clock.device.type == "cpu":
+        keep_freed_memory()
 
     def step() -> torch.Tensor:
         with clock.phase("batch"):
-            examples = objective.examples(*next(stream))
-            inputs, targets = (part.to(clock.device, non_blocking=True) for part in examples)
+            batch = [part.to(clock.device, non_blocking=True) for part in next(stream)]
+            inputs, targets = objective.examples(*batch)
         with clock.phase("forward"), torch.autocast(clock.device.type, torch.bfloat16, enabled=reduced):
-            nats = loss(model(inputs), targets)
+            nats = loss_of(inputs, targets)
         with clock.phase("backward"):
             nats.backward()
         with clock.phase("optimiser"):

@@ -66,7 +66,7 @@ def test_a_run_directory_holds_everything(finished):
     wanted = "pos seed steps tokens parameters val_loss bits_per_byte seconds tokens_per_s"
     wanted += " versions hardware commit"
     assert {*wanted.split(), "peak_memory", "time"} <= summary.keys()
-    assert sum(summary["time"].values()) == pytest.approx(1, abs=0.001)
+    assert summary["time"]["training"] >= summary["seconds"] - 0.1
     assert summary["peak_memory"] > 2**20
     assert (summary["pos"], summary["steps"], summary["tokens"]) == ("rope", 20, 5120)
     assert summary["val_loss"] == float(rows[-1]["val_loss"])

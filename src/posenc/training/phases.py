@@ -39,8 +39,7 @@ class Phases:
         finally:
             self.enter(before)
 
-    def shares(self) -> dict[str, float]:
-        """Of all the time so far, largest first."""
+    def spent(self) -> dict[str, float]:
+        """Seconds in each phase up to now, the longest first."""
         self.enter(self._phase)
-        whole = sum(self.seconds.values())
-        return {phase: part / whole for phase, part in sorted(self.seconds.items(), key=lambda item: -item[1])}
+        return dict(sorted(self.seconds.items(), key=lambda item: -item[1]))

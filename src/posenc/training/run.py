@@ -152,7 +152,7 @@ def _fit(
         "tokens_per_s": round(tokens_per_s),
         **mfu,
         "peak_memory": peak_memory(trainer.strategy.root_device),
-        "time": {phase: round(share, 4) for phase, share in module.phases.shares().items()},
+        "time": {phase: round(seconds, 3) for phase, seconds in module.phases.spent().items()},
         "precision": str(trainer.precision),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(trainer.strategy.root_device),
@@ -200,7 +200,8 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     of_peak = f" ({summary['mfu']:.0%} of the chip's peak)" if "mfu" in summary else ""
     print(f"  speed            {summary['tokens_per_s']:,} tokens/s{of_peak}, {summary['seconds']:.0f} s of training")
     if "time" in summary:  # a run finished before this was measured has none
-        shares = [f"{share:.1%} {phase}" for phase, share in summary["time"].items()]
+        whole = sum(summary["time"].values())
+        shares = [f"{seconds / whole:.1%} {phase}" for phase, seconds in summary["time"].items()]
         print(f"  time             {', '.join(shares)}")
         print(f"  memory           {summary['peak_memory'] / 2**30:.2f} GiB at most")
     print(f"  written to       {directory.path}", flush=True)
