@@ -44,14 +44,14 @@ def bare(config: Any, choices: dict[str, str]) -> float:
     from posenc.building import build, build_model
     from posenc.data.batches import Batches
     from posenc.data.prepare import prepare
-    from posenc.objectives import loss
+    from posenc.objectives import loss_of
     from posenc.training.hardware import best_device
 
     optim, tokenizer, hardware = build(config, "optim"), build(config, "tokenizer"), build(config, "trainer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     device = torch.device("cpu") if hardware.accelerator == "cpu" else best_device()
     model = build_model(config, objective).to(device)
-    loss_of = hardware.compiled(lambda inputs, targets: loss(model(inputs), targets))
+    compiled = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
     window = config.context + objective.lookahead
     text = prepare(build(config, "data"), tokenizer, Path(config.cache), choices["data"], config.context, window).train
     batches = Batches(text, config.seed, config.batch_size, window, objective.draws).on(device)
@@ -62,7 +62,7 @@ def bare(config: Any, choices: dict[str, str]) -> float:
         batch = batches.batch(step).to(device), batches.noise(step).to(device)
         inputs, targets = objective.examples(*batch)
         with torch.autocast(device.type, torch.bfloat16, enabled=reduced):
-            value = loss_of(inputs, targets)
+            value = compiled(inputs, targets)
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), optim.clip)
         optimiser.step()

@@ -15,14 +15,14 @@ from omegaconf import OmegaConf
 
 from posenc.building import build, build_model
 from posenc.config import register_resolvers
-from posenc.objectives import loss
+from posenc.objectives import loss_of
 from posenc.training import provenance
 
 CONF = Path(__file__).parent.parent / "conf"
 SCHEMES = "none,learned,sinusoidal,rope,rope_partial,xpos,alibi,t5"
 
 
-def trained(overrides: list[str], device: torch.device, compiled: bool) -> Callable[[], None]:
+def trained(overrides: list[str], device: torch.device, compile_it: bool) -> Callable[[], None]:
     """A training step of what a command line describes."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = OmegaConf.to_container(compose("config", overrides=overrides), resolve=True)
@@ -32,11 +32,15 @@ def trained(overrides: list[str], device: torch.device, compiled: bool) -> Calla
     optimiser, _ = build(config, "optim").build(model, config["steps"])
     shape = (config["batch_size"], config["context"] + 1)
     tokens = torch.randint(objective.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
-    forward = torch.compile(model) if compiled else model
+
+    def plain(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return loss_of(model, inputs, targets)
+
+    compiled = torch.compile(plain, fullgraph=True, dynamic=False) if compile_it else plain
 
     def step() -> None:
         with torch.autocast(device.type, dtype=torch.bfloat16):
-            value = loss(forward(tokens[:, :-1]), tokens[:, 1:])
+            value = compiled(tokens[:, :-1], tokens[:, 1:])
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from posenc.data.bigram import bigram_loss, frequencies
 from posenc.generation import Sampling, fill, generate
+from posenc.model.head import LARGE, summed_cross_entropy
 
 if TYPE_CHECKING:
     from posenc.data.tokens import Tokenizer
@@ -72,6 +73,14 @@ class Objective(Protocol):
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
     """logits (B, T, V), targets (B, T), some UNSEEN -> mean nats per predicted token, float32, shape ()."""
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=UNSEEN)
+
+
+def loss_of(model: "Transformer", inputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss of a model on inputs and targets, (B, T) each; with a large vocabulary, its logits are never whole."""
+    if model.output.out_features < LARGE:
+        return loss(model(inputs), targets)
+    summed = summed_cross_entropy(model.hidden(inputs), model.output.weight, targets, UNSEEN)
+    return summed / (targets != UNSEEN).sum()
 
 
 class Causal:

@@ -175,7 +175,7 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
     from posenc.building import build, build_model
     from posenc.data.batches import Batches
     from posenc.data.prepare import prepare
-    from posenc.objectives import loss
+    from posenc.objectives import loss_of
     from posenc.training.hardware import keep_freed_memory
 
     optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
@@ -188,7 +188,7 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
     stream = batches.stream(0, STEPS)
     optimiser, schedule = optim.build(model, config["steps"])
     reduced = hardware.chosen_precision() == "bf16-mixed"
-    loss_of = hardware.compiled(lambda inputs, targets: loss(model(inputs), targets))
+    compiled = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
     if clock.device.type == "cpu":
         keep_freed_memory()
 
@@ -197,7 +197,7 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
             batch = [part.to(clock.device, non_blocking=True) for part in next(stream)]
             inputs, targets = objective.examples(*batch)
         with clock.phase("forward"), torch.autocast(clock.device.type, torch.bfloat16, enabled=reduced):
-            nats = loss_of(inputs, targets)
+            nats = compiled(inputs, targets)
         with clock.phase("backward"):
             nats.backward()
         with clock.phase("optimiser"):

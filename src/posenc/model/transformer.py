@@ -108,10 +108,14 @@ class Transformer(nn.Module):
 
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """tokens (B, T), positions (T,) or None for 0 .. T-1 -> logits (B, T, V)."""
+        return self.output(self.hidden(tokens, positions))
+
+    def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """What the output makes logits of: as `forward` -> (B, T, D)."""
         x, places = self._placed(tokens, positions)
         for block in self.blocks:
             x = block(x, places)
-        return self.output(self.norm(x))
+        return self.norm(x)
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
         """tokens (B, T) -> what every head attends to, (B, H, T, T), one layer after the other."""

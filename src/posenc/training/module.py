@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from posenc.data.batches import Batches
 from posenc.model import Transformer
-from posenc.objectives import UNSEEN, Objective, loss
+from posenc.objectives import UNSEEN, Objective, loss_of
 from posenc.training.heads import Heads
 from posenc.training.optim import AdamWCosine
 from posenc.training.phases import WAITING, Phases
@@ -58,7 +58,7 @@ class LanguageModelling(LightningModule):
         self.gradient_norm = torch.zeros(())
         self.validation_loss = torch.zeros(())
         self.phases = phases
-        self.loss_of = compiled(lambda inputs, targets: loss(model(inputs), targets))
+        self.loss_of = compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
         """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token."""
