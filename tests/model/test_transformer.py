@@ -154,3 +154,20 @@ def test_the_model_compiles_to_one_graph_and_computes_the_same(name):
     torch.compiler.reset()  # there is a limit to the schemes that one process compiles
     eager, compiled = model(name), torch.compile(model(name), fullgraph=True, backend="eager")
     assert torch.allclose(eager(tokens()), compiled(tokens()), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler does it
+@every_scheme
+def test_it_compiles_to_one_graph_in_bfloat16_too_with_its_gradient(name):
+    torch.compiler.reset()
+    one, other = model(name), model(name)
+    compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, reference = compiled(tokens()), one(tokens())
+    assert (logits - reference).norm() < 0.02 * reference.norm()
+    logits.sum().backward()
+    reference.sum().backward()
+    for ours, theirs in zip(other.parameters(), one.parameters(), strict=True):
+        assert ours.grad is not None
+        assert theirs.grad is not None
+        assert (ours.grad - theirs.grad).norm() <= 0.05 * theirs.grad.norm() + 1e-6

@@ -2,10 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
-from tests.conftest import only
+from tests.conftest import composed, only
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
@@ -27,3 +28,44 @@ def test_the_gpu_begins_with_the_weights_of_the_cpu(train, tmp_path):
         rows = (only(tmp_path / "runs" / accelerator / "rope") / "metrics.csv").read_text().splitlines()
         first[accelerator] = float(rows[1].split(",")[3])
     assert first["cpu"] == pytest.approx(first["gpu"], rel=1e-4)
+
+
+@pytest.mark.parametrize("changed", [[], ["objective=masked"], ["attention=linear"], ["trainer.compile=false"]])
+def test_a_step_never_waits_for_the_device(changed):
+    """Batch, forward, backward, clipping, update: torch raises if one of them synchronises."""
+    from posenc.building import build
+    from posenc.profile import Clock, training_step
+
+    config = composed("experiment=smoke", *changed)
+    step = training_step(config, "kjv", build(config, "trainer"), Clock(torch.device("cuda")))
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_step_replayed_as_a_cuda_graph_is_the_same(train, tmp_path):
+    curves = []
+    for name in ("true", "false"):
+        arguments = (f"name={name}", f"trainer.cuda_graphs={name}", "trainer.precision=32-true")
+        assert train("experiment=smoke", "logger=csv", *arguments).returncode == 0
+        rows = (only(tmp_path / "runs" / name / "rope") / "metrics.csv").read_text().splitlines()[1:]
+        curves.append([float(row.split(",")[3]) for row in rows])
+    assert curves[0] == pytest.approx(curves[1], rel=1e-3)
+
+
+def test_the_tokens_lie_on_the_gpu():
+    from posenc.data.batches import Batches
+    from posenc.data.cache import Tokens
+
+    tokens = Tokens(np.arange(60_000, dtype=np.uint16), "print")
+    on_disk = Batches(tokens, 0, 8, 17)
+    on_gpu = on_disk.on(torch.device("cuda"))
+    assert on_gpu.resident is not None
+    assert on_gpu.resident.is_cuda
+    assert torch.equal(on_gpu.batch(3).cpu(), on_disk.batch(3))

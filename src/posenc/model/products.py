@@ -23,7 +23,7 @@ class CausalProducts(torch.autograd.Function):
         mixed, weights = torch.empty_like(v), []
         for start, end in blocks(q.shape[-2]):
             shares = causal_shares(q[:, start:end], k[:, :end])
-            torch.bmm(shares, v[:, :end], out=mixed[:, start:end])
+            multiply_into(mixed[:, start:end], shares, v[:, :end])
             weights.append(shares)
         ctx.save_for_backward(q, k, v, *weights)
         return mixed
@@ -37,11 +37,19 @@ class CausalProducts(torch.autograd.Function):
             of_mixed = gradient[:, start:end]
             of_shares = torch.bmm(of_mixed, v[:, :end].mT)
             of_logits = torch._softmax_backward_data(of_shares, shares, -1, shares.dtype)
-            torch.bmm(of_logits, k[:, :end], out=dq[:, start:end])
+            multiply_into(dq[:, start:end], of_logits, k[:, :end])
             dk[:, :end] += torch.bmm(of_logits.mT, q[:, start:end])
             dv[:, :end] += torch.bmm(shares.mT, of_mixed)
         scale = q.shape[-1] ** -0.5
         return dq.mul_(scale), dk.mul_(scale), dv
+
+
+def multiply_into(part: Tensor, a: Tensor, b: Tensor) -> None:
+    """part = a @ b, where part is some rows of a larger tensor."""
+    if torch.compiler.is_compiling():  # the compiler knows no such `out`, and needs none
+        part.copy_(a @ b)
+    else:
+        torch.bmm(a, b, out=part)
 
 
 def blocks(length: int) -> Iterator[tuple[int, int]]:
