@@ -244,9 +244,12 @@ def test_sample_of_what_is_not_a_run_is_refused_in_a_sentence(tmp_path):
 def test_a_compiled_run_is_the_same_model(train, finished, tmp_path):
     if shutil.which("c++") is None:
         pytest.skip("torch.compile needs a C++ compiler")
-    result = train(*TINY, "trainer.compile=true", timeout=400)
+    result = train(*TINY, "trainer.compile=true", timeout=400, env={"TORCH_LOGS": "recompiles"})
     assert result.returncode == 0, result.stderr
+    assert result.stderr.count("Recompiling function") == 1  # after training's graph that of the validation, no other
     compiled, plain = only(tmp_path / "runs" / "smoke" / "rope"), only(finished / "smoke" / "rope")
     assert compiled.name == plain.name
+    time = json.loads((compiled / "summary.json").read_text())["time"]
+    assert time["compiling"] > time["training"]  # it is over before the first step is timed
     for row, reference in zip(curve(compiled), curve(plain), strict=True):
         assert float(row["train_loss"]) == pytest.approx(float(reference["train_loss"]), rel=1e-4)

@@ -1,6 +1,6 @@
 """The training step, the validation step and the batches they are given."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,12 +11,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from posenc.data.batches import Batches
 from posenc.model import Transformer
 from posenc.objectives import UNSEEN, Objective, loss_of
+from posenc.training.hardware import Hardware
 from posenc.training.heads import Heads
 from posenc.training.optim import AdamWCosine
-from posenc.training.phases import WAITING, Phases
-
-LossOf = Callable[[Tensor, Tensor], Tensor]
-"""Inputs and targets, (B, T) each -> their mean loss."""
+from posenc.training.phases import COMPILING, WAITING, Phases
 
 
 class LanguageModelling(LightningModule):
@@ -31,8 +29,8 @@ class LanguageModelling(LightningModule):
         heads: what is measured in its attention, beside the loss.
         steps: updates.
         configuration: kept in every checkpoint, as plain data.
-        phases: told when it waits for a batch.
-        compiled: what makes a function of tensors faster; by default nothing does.
+        phases: told when it compiles or waits for a batch.
+        hardware: compiles the loss, or not.
     """
 
     def __init__(
@@ -46,7 +44,7 @@ class LanguageModelling(LightningModule):
         steps: int,
         configuration: Mapping[str, Any],
         phases: Phases,
-        compiled: Callable[[LossOf], LossOf] = lambda function: function,
+        hardware: Hardware,
     ) -> None:
         super().__init__()
         self.model, self.objective, self.optim = model, objective, optim
@@ -57,8 +55,21 @@ class LanguageModelling(LightningModule):
         self.configuration = dict(configuration)
         self.gradient_norm = torch.zeros(())
         self.validation_loss = torch.zeros(())
-        self.phases = phases
-        self.loss_of = compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+        self.phases, self.hardware = phases, hardware
+        self.loss_of = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+
+    def on_train_start(self) -> None:
+        """Compile before the first step, so that no step's time has it in it."""
+        if not self.hardware.compiles():
+            return
+        with self.phases.within(COMPILING):
+            train = [part.to(self.device) for part in (self.batches.batch(0), self.batches.noise(0))]
+            with self.trainer.precision_plugin.forward_context():
+                self.training_step(train, 0).backward()
+                with torch.inference_mode():  # as Lightning validates: tensors made elsewhere would be another graph
+                    valid = [part.to(self.device) for part in next(iter(self.val_dataloader()))]
+                    self.loss_of(*valid).item()
+            self.zero_grad()
 
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
         """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token."""

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-START, TRAINING, WAITING = "start", "training", "waiting for a batch"
+START, COMPILING, TRAINING, WAITING = "start", "compiling", "training", "waiting for a batch"
 VALIDATION, HEADS, CHECKPOINTS, LOGGING, LOOP = "validation", "attention heads", "checkpoints", "logging", "loop"
 
 

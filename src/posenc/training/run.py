@@ -93,7 +93,7 @@ def train(
     validation = objective.examples(windows, validation_noise(prepared.valid, windows, objective.draws))
     heads = Heads(windows, settings.context, settings.attention_every)
     module = LanguageModelling(
-        model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware.compiled
+        model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware
     )
 
     with _held(directory):
