@@ -64,10 +64,10 @@ class LanguageModelling(LightningModule):
             return
         with self.phases.within(COMPILING):
             train = [part.to(self.device) for part in (self.batches.batch(0), self.batches.noise(0))]
+            valid = [part.to(self.device) for part in next(iter(self.val_dataloader()))]
             with self.trainer.precision_plugin.forward_context():
                 self.training_step(train, 0).backward()
-                with torch.inference_mode():  # as Lightning validates: tensors made elsewhere would be another graph
-                    valid = [part.to(self.device) for part in next(iter(self.val_dataloader()))]
+                with torch.no_grad():
                     self.loss_of(*valid).item()
             self.zero_grad()
 
