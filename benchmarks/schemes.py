@@ -17,6 +17,7 @@ from posenc.building import build, build_model
 from posenc.config import register_resolvers
 from posenc.objectives import loss_of
 from posenc.training import provenance
+from posenc.training.hardware import keep_freed_memory
 
 CONF = Path(__file__).parent.parent / "conf"
 SCHEMES = "none,learned,sinusoidal,rope,rope_partial,xpos,alibi,t5"
@@ -67,6 +68,8 @@ def main() -> None:
     device = torch.device(given.device)
     synchronise = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     register_resolvers()
+    if device.type == "cpu":
+        keep_freed_memory()  # as a run does
     steps = {
         name: trained([*given.overrides, *f"pos={name}".split()], device, given.compile)
         for name in given.schemes.split(",")
