@@ -19,6 +19,7 @@ what our model beside them computes (tests/benchmarks/test_contenders.py). What 
 """
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -230,13 +231,13 @@ def _hugging_face(shape: Shape, attention: str) -> dict[str, Any]:
 SDPA = "sdpa_without_mask"
 """The name under which torch's fused attention is registered with transformers."""
 
-OURS = Contender("posenc", "posenc", "posenc", "LayerNorm without bias, GELU", lambda shape: ours(shape, PLAIN))
+OURS = Contender("posenc", "posenc", "posenc", "LayerNorm without bias, GELU", partial(ours, family=PLAIN))
 OURS_GATED = Contender(
     "posenc, SwiGLU",
     "posenc",
     "posenc",
     "RMSNorm, SwiGLU",
-    lambda shape: ours(shape, GATED),
+    partial(ours, family=GATED),
     beside="posenc, SwiGLU",
 )
 
@@ -248,7 +249,7 @@ X_TRANSFORMERS = [
         "x_transformers",
         "x-transformers",
         f"attn_flash={flash}, LayerNorm without bias, GELU",
-        lambda shape, flash=flash: x_transformers(shape, flash),
+        partial(x_transformers, flash=flash),
     )
     for kind, flash in (("flash", True), ("plain", False))
 ]
@@ -259,7 +260,7 @@ LLAMA = [
         "transformers",
         "transformers",
         f"attention {kind}, RMSNorm, SwiGLU",
-        lambda shape, name=name: llama(shape, name),
+        partial(llama, attention=name),
         beside="posenc, SwiGLU",
     )
     for kind, name in (("SDPA", SDPA), ("eager", "eager"))
@@ -271,7 +272,7 @@ GPT_NEOX = [
         "transformers",
         "transformers",
         f"attention {kind}, LayerNorm and feed-forward network with biases, GELU",
-        lambda shape, name=name: gpt_neox(shape, name),
+        partial(gpt_neox, attention=name),
     )
     for kind, name in (("SDPA", SDPA), ("eager", "eager"))
 ]

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +186,7 @@ def measured(given: argparse.Namespace, shape: Shape, device: torch.device, read
         rows.append(
             {
                 "contender": one.contender.name,
-                "package": f"{one.contender.package} {version(one.contender.package)}",
+                "package": turns.with_version(one.contender.package),
                 "settings": one.contender.settings,
                 "parameters": one.parameters(),
                 "seconds": taken,

@@ -13,7 +13,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -158,9 +158,7 @@ def liger(q: Tensor) -> Rotate:
 ANYWHERE = ("cpu", "cuda")
 CONTENDERS = [
     *(
-        Contender(
-            f"posenc, {layout}", "posenc", "posenc", layout, ANYWHERE, True, lambda q, layout=layout: ours(q, layout)
-        )
+        Contender(f"posenc, {layout}", "posenc", "posenc", layout, ANYWHERE, True, partial(ours, layout=layout))
         for layout in LAYOUTS
     ),
     Contender(
@@ -201,27 +199,40 @@ def rounding_error(q: Tensor, k: Tensor, gradients: Pair) -> float:
     return max((true.to(q.dtype).double() - true).abs().max().item() for true in every)
 
 
-def usable(device: torch.device) -> list[Contender]:
-    """The contenders that can run here; of the others, a sentence is printed."""
+def usable(device: torch.device, compiled: bool) -> list[Contender]:
+    """The contenders that work here; of the others, a sentence is printed."""
     able = []
     for contender in CONTENDERS:
-        if device.type not in contender.devices:
-            print(f"{contender.name} is left out: it does not run on {device.type}", file=sys.stderr)
-        elif find_spec(contender.module) is None:
-            print(f"{contender.name} is left out: {contender.package} is not installed", file=sys.stderr)
-        elif (error := alike(contender, device)) > TOLERANCE:
-            print(f"{contender.name} is left out: in float32 it is {error:.2g} from the rotation", file=sys.stderr)
-        else:
+        fault = fault_of(contender, device, compiled)
+        if fault is None:
             able.append(contender)
+        else:
+            print(f"{contender.name} is left out: {fault}", file=sys.stderr)
     return able
 
 
-def alike(contender: Contender, device: torch.device) -> float:
+def fault_of(contender: Contender, device: torch.device, compiled: bool) -> str | None:
+    """Why a contender cannot be compared, or None if it can."""
+    if device.type not in contender.devices:
+        return f"it does not run on {device.type}"
+    if find_spec(contender.module) is None:
+        return f"{contender.package} is not installed"
+    try:
+        error = max(alike(contender, device, through) for through in {False, compiled and contender.compiles})
+    except Exception as error_of_theirs:
+        return f"{type(error_of_theirs).__name__}: {str(error_of_theirs).partition(chr(10))[0]}"
+    return f"in float32 it is {error:.2g} from the rotation" if error > TOLERANCE else None
+
+
+def alike(contender: Contender, device: torch.device, compiled: bool) -> float:
     """Its largest error in float32, at a small size."""
     size = Size(2, 4, 512, 64)
     q, k = vectors(size, torch.float32, device, seed=0)
     gradients = vectors(size, torch.float32, device, seed=1)
-    return largest_error(contender.build(q), LAYOUTS[contender.layout], q, k, gradients)
+    rotate = contender.build(q)
+    if compiled:
+        rotate = torch.compile(rotate, dynamic=False)
+    return largest_error(rotate, LAYOUTS[contender.layout], q, k, gradients)
 
 
 class Result(NamedTuple):
@@ -307,7 +318,7 @@ def cell(result: Result, copy: Sequence[float], moved: int) -> str:
 
 def page(given: argparse.Namespace, device: torch.device, able: Sequence[Contender], tables: dict[str, str]) -> str:
     """The result for a reader."""
-    packages = sorted({f"{one.package} {version(one.package)}" for one in able})
+    packages = sorted({turns.with_version(one.package) for one in able})
     lines = [
         f"`python benchmarks/rotary.py {' '.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
         "",
@@ -350,7 +361,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     # One compiled function a contender: past the limit, torch would silently go on without compiling.
     torch._dynamo.config.recompile_limit = 64
-    able = usable(given.device)
+    able = usable(given.device, given.compile)
     results = {
         precision: {size: measured(given, able, size, PRECISIONS[precision], given.device) for size in given.sizes}
         for precision in given.precision

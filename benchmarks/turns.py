@@ -7,6 +7,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,14 @@ def wait_for(device: torch.device) -> None:
     """Until all that was asked of the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def with_version(package: str) -> str:
+    """Like litgpt 0.5.13; the name alone if it is on the path without having been installed, as posenc may be."""
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return package
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -84,8 +84,10 @@ def test_positions_counted_in_bf16_show_in_the_error():
 def test_one_that_turns_otherwise_would_be_left_out():
     half, interleaved = (one for one in rotary.CONTENDERS if one.package == "posenc")
     cpu = torch.device("cpu")
-    assert rotary.alike(half, cpu) < rotary.TOLERANCE
-    assert rotary.alike(half._replace(layout=interleaved.layout), cpu) > rotary.TOLERANCE
+    assert rotary.fault_of(half, cpu, compiled=False) is None
+    fault = rotary.fault_of(half._replace(layout=interleaved.layout), cpu, compiled=False)
+    assert "from the rotation" in fault
+    assert rotary.fault_of(half._replace(module="nowhere"), cpu, compiled=False) == "posenc is not installed"
 
 
 def test_a_copy_of_q_and_k_both_ways_moves_each_byte_eight_times():
