@@ -10,7 +10,7 @@ import argparse
 import gc
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,10 @@ BF16_PEAK = {"NVIDIA H100 80GB HBM3": 989e12, "NVIDIA H200": 989e12}
 """FLOP/s of dense bf16 products, as the maker states them."""
 
 
+Row = dict[str, Any]
+"""A contender's figures."""
+
+
 class WithLoss(nn.Module):
     """A model and the loss of its predictions in one module, so that a compiler sees both."""
 
@@ -63,8 +67,12 @@ class PeakMemory:
         gc.collect()
         if device.type == "cuda":
             torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)  # has the library take its workspace
-            torch.cuda.reset_peak_memory_stats(device)
             self.before = torch.cuda.memory_allocated(device)
+
+    def begin(self) -> None:
+        """Forget what was taken until now, as for compiling."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
 
     def read(self) -> int | None:
         """None where there is no CUDA."""
@@ -84,7 +92,7 @@ class Training:
         compiler: a mode of torch.compile, or None to do without.
 
     Attributes:
-        memory: the most bytes that its tensors took of the GPU; None elsewhere.
+        memory: the most bytes that its tensors took of the GPU, after the first step; None elsewhere.
         losses: of the steps of the warm-up.
     """
 
@@ -99,7 +107,9 @@ class Training:
             self.objective.compile(mode=compiler)
         optim = AdamWCosine(lr=1e-3, warmup=0.0, final=1.0, betas=(0.9, 0.95), weight_decay=0.1, clip=1.0)
         self.clip, (self.optimiser, _) = optim.clip, optim.build(self.objective, 1)
-        self.losses = [self.step().item() for _ in range(WARM_UP)]
+        self.losses = [self.step().item()]
+        memory.begin()
+        self.losses += [self.step().item() for _ in range(WARM_UP - 1)]
         self.memory = memory.read()
 
     def step(self) -> Tensor:
@@ -173,7 +183,7 @@ def prepared(given: argparse.Namespace, shape: Shape, batch: tuple[Tensor, Tenso
     return ready
 
 
-def measured(given: argparse.Namespace, shape: Shape, device: torch.device, ready: Sequence[Training]) -> list[dict]:
+def measured(given: argparse.Namespace, shape: Shape, device: torch.device, ready: Sequence[Training]) -> list[Row]:
     """A row a contender: what it is, tokens/s of every round, and how our tokens/s compare."""
     tokens = given.steps * given.batch * given.context
     parts = {one.contender.name: (lambda one=one: one.steps(given.steps)) for one in ready}
@@ -201,21 +211,26 @@ def measured(given: argparse.Namespace, shape: Shape, device: torch.device, read
     return rows
 
 
-def page(given: argparse.Namespace, shape: Shape, device: torch.device, rows: Sequence[dict]) -> str:
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "contender": lambda row: row["contender"],
+    "parameters": lambda row: f"{row['parameters']:,}",
+    "tokens/s": lambda row: f"{row['tokens_per_s']:,.0f}",
+    "ours over it": lambda row: row["ours_over_it"].text(".2f"),
+    "loss": lambda row: f"{row['losses'][0]:.2f} to {row['losses'][-1]:.2f}",
+    "memory": lambda row: "" if row["memory"] is None else f"{row['memory'] / 2**30:.2f} GiB",
+    "MFU": lambda row: "" if row["mfu"] is None else f"{row['mfu']:.1%}",
+}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A row a contender, without the columns that have nothing in them."""
+    cells = {header: [write(row) for row in rows] for header, write in COLUMNS.items()}
+    told = {header: column for header, column in cells.items() if any(column)}
+    return turns.table(list(told), list(zip(*told.values(), strict=True)))
+
+
+def page(given: argparse.Namespace, shape: Shape, device: torch.device, rows: Sequence[Row]) -> str:
     """The result for a reader."""
-    header = ["contender", "parameters", "tokens/s", "ours over it", "memory", "MFU", "loss"]
-    cells = [
-        [
-            row["contender"],
-            f"{row['parameters']:,}",
-            f"{row['tokens_per_s']:,.0f}",
-            row["ours_over_it"].text(".2f"),
-            "-" if row["memory"] is None else f"{row['memory'] / 2**30:.2f} GiB",
-            "-" if row["mfu"] is None else f"{row['mfu']:.1%}",
-            f"{row['losses'][0]:.2f} to {row['losses'][-1]:.2f}",
-        ]
-        for row in rows
-    ]
     compiled = f"compiled ({given.compile})" if given.compile else "not compiled"
     return "\n".join(
         [
@@ -226,7 +241,7 @@ def page(given: argparse.Namespace, shape: Shape, device: torch.device, rows: Se
             f"{shape.vocabulary}, context {shape.context}, batch {given.batch}, {given.objective}; "
             f"{given.rounds} rounds of {given.steps} steps.",
             "",
-            turns.table(header, cells),
+            table(rows),
             "",
             *(f"- {row['contender']}: {row['package']}, {row['settings']}; beside {row['beside']}" for row in rows),
         ]

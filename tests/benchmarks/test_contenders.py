@@ -3,6 +3,7 @@
 That holds for their rotation too: on all channels, with our base, and with nothing learned beside it.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from posenc.positions import permute_layout
 from tests.benchmarks.scripts import module
+from tests.conftest import ROOT
 
 contenders = module("contenders")
 
@@ -45,6 +47,12 @@ def built(contender, shape):
 
 def tokens():
     return torch.randint(64, (2, 24), generator=torch.Generator().manual_seed(1))
+
+
+def test_every_peer_is_pinned_and_transformers_to_the_version_that_is_tested():
+    pins = dict(re.findall(r"([\w-]+)==([\d.]+)", (ROOT / "benchmarks" / "requirements.txt").read_text()))
+    assert {one.package for one, _ in EVERYONE} - {"posenc"} <= pins.keys()
+    assert f"transformers=={pins['transformers']} " in (ROOT / "tests" / "requirements.txt").read_text()
 
 
 @everyone
