@@ -1,0 +1,33 @@
+"""The scripts of benchmarks/, run as a person runs them."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import ROOT, clean_environment
+
+Process = subprocess.CompletedProcess[str]
+
+
+def script(name: str, *arguments: str | Path) -> Process:
+    """Run `python benchmarks/NAME.py ARGUMENTS` on one thread of the CPU; returns the finished process."""
+    command: list[Any] = [sys.executable, f"benchmarks/{name}.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, env=clean_environment())
+
+
+def cells(text: str) -> dict[str, list[str]]:
+    """The rows of every Markdown table in a text, by their first cell."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: row[1:] for row in rows}
+
+
+def module(name: str) -> Any:
+    """benchmarks/NAME.py, imported; a script imports those beside it, which are no package."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        return import_module(name)
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
