@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from posenc.model import Family, Transformer
+from posenc.objectives import loss, loss_of
 from posenc.positions import Rotary
 
 BASE = 10_000.0
@@ -60,6 +61,7 @@ class Contender(NamedTuple):
         settings: those that are not the same for all, in words.
         build: a shape -> a module, tokens (B, T) -> logits (B, T, V).
         beside: the name of our model that it is compared with.
+        loss: of the model on inputs and targets, (B, T) each; ours makes no whole logits of a large vocabulary.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Contender(NamedTuple):
     settings: str
     build: Callable[[Shape], nn.Module]
     beside: str = "posenc"
+    loss: Callable[[Any, Tensor, Tensor], Tensor] = lambda model, inputs, targets: loss(model(inputs), targets)
 
     @property
     def installed(self) -> bool:
@@ -231,7 +234,9 @@ def _hugging_face(shape: Shape, attention: str) -> dict[str, Any]:
 SDPA = "sdpa_without_mask"
 """The name under which torch's fused attention is registered with transformers."""
 
-OURS = Contender("posenc", "posenc", "posenc", "LayerNorm without bias, GELU", partial(ours, family=PLAIN))
+OURS = Contender(
+    "posenc", "posenc", "posenc", "LayerNorm without bias, GELU", partial(ours, family=PLAIN), loss=loss_of
+)
 OURS_GATED = Contender(
     "posenc, SwiGLU",
     "posenc",
@@ -239,6 +244,7 @@ OURS_GATED = Contender(
     "RMSNorm, SwiGLU",
     partial(ours, family=GATED),
     beside="posenc, SwiGLU",
+    loss=loss_of,
 )
 
 LITGPT = Contender("litgpt", "litgpt", "litgpt", "SDPA, LayerNorm with bias, GELU", litgpt)

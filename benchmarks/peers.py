@@ -22,8 +22,9 @@ import yaml
 from contenders import Contender, Shape
 from torch import Tensor, nn
 
-from posenc.objectives import Causal, Masked, Objective, loss
+from posenc.objectives import Causal, Masked, Objective
 from posenc.training import provenance
+from posenc.training.efficiency import DENSE_BF16
 from posenc.training.optim import AdamWCosine
 
 MODELS = Path(__file__).parent.parent / "conf" / "model"
@@ -38,10 +39,6 @@ PADDING = 64
 WARM_UP = 3
 """Steps of a contender before it is measured: the compiler and the allocator settle."""
 
-BF16_PEAK = {"NVIDIA H100 80GB HBM3": 989e12, "NVIDIA H200": 989e12}
-"""FLOP/s of dense bf16 products, as the maker states them."""
-
-
 Row = dict[str, Any]
 """A contender's figures."""
 
@@ -49,14 +46,14 @@ Row = dict[str, Any]
 class WithLoss(nn.Module):
     """A model and the loss of its predictions in one module, so that a compiler sees both."""
 
-    def __init__(self, model: nn.Module, precision: str) -> None:
+    def __init__(self, contender: Contender, shape: Shape, precision: str) -> None:
         super().__init__()
-        self.model, self.autocast = model, precision == "bf16"
+        self.model, self.loss, self.autocast = contender.build(shape), contender.loss, precision == "bf16"
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """(B, T) each -> mean nats per predicted token."""
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.autocast):
-            return loss(self.model(inputs), targets)
+            return self.loss(self.model, inputs, targets)
 
 
 class PeakMemory:
@@ -102,7 +99,7 @@ class Training:
         memory = PeakMemory(batch[0].device)
         torch.manual_seed(0)
         self.contender, self.batch = contender, batch
-        self.objective = WithLoss(contender.build(shape), precision).to(batch[0].device).train()
+        self.objective = WithLoss(contender, shape, precision).to(batch[0].device).train()
         if compiler is not None:
             self.objective.compile(mode=compiler)
         optim = AdamWCosine(lr=1e-3, warmup=0.0, final=1.0, betas=(0.9, 0.95), weight_decay=0.1, clip=1.0)
@@ -188,7 +185,7 @@ def measured(given: argparse.Namespace, shape: Shape, device: torch.device, read
     tokens = given.steps * given.batch * given.context
     parts = {one.contender.name: (lambda one=one: one.steps(given.steps)) for one in ready}
     seconds = turns.in_turns(parts, given.rounds, device)
-    peak = BF16_PEAK.get(provenance.hardware(device)) if given.precision == "bf16" else None
+    peak = DENSE_BF16.get(provenance.hardware(device)) if given.precision == "bf16" else None
     rows = []
     for one in ready:
         taken, ours = seconds[one.contender.name], seconds[one.contender.beside]
