@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from posenc.costs import Work
-from posenc.training import provenance
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,25 @@ TORCH_NAMES = {"NVIDIA H200": "h200", "NVIDIA H100 80GB HBM3": "h100"}
 """What torch calls them. Their relatives on PCIe cards have other ceilings."""
 
 
-def known(device: torch.device) -> Chip | None:
+def known(device: "torch.device") -> Chip | None:
     """The datasheet's ceilings of this device, None if they are not in the table."""
+    import torch
+
     key = TORCH_NAMES.get(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     return CHIPS[key] if key else None
 
 
-def measured(device: torch.device, copied: int) -> Chip:
+def measured(device: "torch.device", copied: int) -> Chip:
     """The ceilings reached on this device by a large matrix product and by a copy.
 
     Args:
         device: a CPU or a GPU.
         copied: bytes to copy. What fits in a cache is copied at the cache's speed.
     """
+    import torch
+
+    from posenc.training import provenance
+
     size = 8192 if device.type == "cuda" else 1024
     left, right = (torch.randn(size, size, device=device) for _ in range(2))
     left16, right16 = left.bfloat16(), right.bfloat16()
@@ -80,7 +87,7 @@ def measured(device: torch.device, copied: int) -> Chip:
     )
 
 
-def fastest(action: Callable[[], object], device: torch.device, repeats: int = 20) -> float:
+def fastest(action: Callable[[], object], device: "torch.device", repeats: int = 20) -> float:
     """Seconds of the fastest of some runs: a ceiling is what was reached once."""
     seconds = []
     for _ in range(repeats + 2):
@@ -92,7 +99,9 @@ def fastest(action: Callable[[], object], device: torch.device, repeats: int = 2
     return min(seconds[2:])
 
 
-def synchronise(device: torch.device) -> None:
+def synchronise(device: "torch.device") -> None:
     """Wait until the device has done all it was asked."""
     if device.type == "cuda":
+        import torch
+
         torch.cuda.synchronize(device)

@@ -54,6 +54,11 @@ class Measured:
     parts: Mapping[Part, float]
     peak: int | None
 
+    @property
+    def other(self) -> dict[str, float]:
+        """Seconds of each stage in kernels that belong to no part."""
+        return {stage: seconds for (part, stage), seconds in self.parts.items() if part == OTHER}
+
 
 def measure(shape: Shape, device: torch.device, compiled: bool, rounds: int, steps: int) -> Measured:
     """Time rounds of steps, then profile as many steps as a round has."""

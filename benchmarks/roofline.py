@@ -11,16 +11,19 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from chips import CHIPS, Chip, known, measured
-from kernels import OTHER, Measured, measure
 from omegaconf import OmegaConf
 
 from posenc.costs import BF16, Shape, parts, peak_memory
 from posenc.directory import write_whole
+
+if TYPE_CHECKING:
+    import torch
+    from kernels import Measured
 
 CONF = Path(__file__).parent.parent / "conf"
 
@@ -46,10 +49,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10, help="in a round")
     parser.add_argument("--out", type=Path, help="a folder for the tables, as Markdown and JSON")
     given = parser.parse_args()
-    torch.set_num_threads(given.threads)
     shape = shape_of(given.model, given.vocabulary, given.context, given.batch)
-    device = measurable(given.device) if given.measure else None
-    took = measure(shape, device, not given.eager, given.rounds, given.steps) if device else None
+    device = measurable(given.device, given.threads) if given.measure else None
+    took = measure(shape, device, given) if device else None
     chips = ceilings(device, shape) if device else [CHIPS[name] for name in given.chip]
     text = "\n\n".join(report(shape, chips, given.chunk, took))
     print(f"{given.model}: {text}")
@@ -57,7 +59,7 @@ def main() -> None:
         print("\nThe measured columns need a GPU (--measure), or a small model on the CPU (--measure --device cpu).")
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        heading = f"torch {torch.__version__}, {datetime.now(UTC).date()}"
+        heading = f"torch {version('torch')}, {datetime.now(UTC).date()}"
         write_whole(given.out / f"roofline-{given.model}.md", f"{heading}\n\n{text}\n")
         numbers = json.dumps(in_numbers(shape, chips, given.chunk, took), indent=1)
         write_whole(given.out / f"roofline-{given.model}.json", numbers + "\n")
@@ -77,20 +79,30 @@ def in_words(shape: Shape) -> str:
     )
 
 
-def measurable(device: str) -> torch.device | None:
+def measurable(device: str, threads: int) -> "torch.device | None":
     """Where to measure: a GPU, or a CPU only if it is asked for."""
+    import torch
+
+    torch.set_num_threads(threads)
     if device == "cpu":
         return torch.device("cpu")
     return torch.device("cuda") if torch.cuda.is_available() else None
 
 
-def ceilings(device: torch.device, shape: Shape) -> list[Chip]:
+def measure(shape: Shape, device: "torch.device", given: argparse.Namespace) -> "Measured":
+    """What the real step takes."""
+    import kernels
+
+    return kernels.measure(shape, device, not given.eager, given.rounds, given.steps)
+
+
+def ceilings(device: "torch.device", shape: Shape) -> list[Chip]:
     """Those of the datasheet, where there is one, and those that were reached. Copied is the widest activation."""
     reached = measured(device, copied=BF16 * 4 * shape.tokens * shape.width)
     return [chip for chip in (known(device), reached) if chip]
 
 
-def report(shape: Shape, chips: list[Chip], chunk: int | None, took: Measured | None) -> Iterator[str]:
+def report(shape: Shape, chips: list[Chip], chunk: int | None, took: "Measured | None") -> Iterator[str]:
     """Its blocks, as Markdown."""
     yield in_words(shape)
     for chip in chips:
@@ -103,7 +115,7 @@ def report(shape: Shape, chips: list[Chip], chunk: int | None, took: Measured | 
     yield memory_table(shape, chunk)
 
 
-def part_table(shape: Shape, chip: Chip, chunk: int | None, took: Measured | None) -> str:
+def part_table(shape: Shape, chip: Chip, chunk: int | None, took: "Measured | None") -> str:
     """A line a part."""
     header = ["part", "stage", "bound", "GFLOP", "MB", "arithmetic, ms", "memory, ms", "floor, ms"]
     lines = [header + (["measured, ms", "gap, ms"] if took else [])]
@@ -129,7 +141,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def rows(shape: Shape, chip: Chip, chunk: int | None, took: Measured | None) -> Iterator[dict[str, Any]]:
+def rows(shape: Shape, chip: Chip, chunk: int | None, took: "Measured | None") -> Iterator[dict[str, Any]]:
     """The numbers of each part."""
     for part in parts(shape, chunk):
         times, (least, bound) = chip.times(part.work), chip.floor(part.work)
@@ -167,7 +179,7 @@ def mfu(shape: Shape, chip: Chip, seconds: float) -> float:
     return shape.flops_per_token * shape.tokens / seconds / chip.matmul
 
 
-def in_sum(shape: Shape, chip: Chip, chunk: int | None, took: Measured | None) -> Iterator[str]:
+def in_sum(shape: Shape, chip: Chip, chunk: int | None, took: "Measured | None") -> Iterator[str]:
     """The step as a whole, in sentences."""
     least = whole(shape, chip, chunk)
     yield (
@@ -177,7 +189,7 @@ def in_sum(shape: Shape, chip: Chip, chunk: int | None, took: Measured | None) -
     if took is None:
         return
     seconds = statistics.median(took.rounds)
-    other = sum(value for (part, _), value in took.parts.items() if part == OTHER)
+    other = sum(took.other.values())
     kernels = sum(took.parts.values())
     yield (
         f"Measured: {1e3 * seconds:.2f} ms ({1e3 * min(took.rounds):.2f} to {1e3 * max(took.rounds):.2f}), "
@@ -199,7 +211,7 @@ def memory_table(shape: Shape, chunk: int | None) -> str:
     return aligned([["in memory when the backward begins", "MB"], *lines], words=1)
 
 
-def in_numbers(shape: Shape, chips: list[Chip], chunk: int | None, took: Measured | None) -> dict[str, Any]:
+def in_numbers(shape: Shape, chips: list[Chip], chunk: int | None, took: "Measured | None") -> dict[str, Any]:
     """The report for a program."""
     return {
         "shape": asdict(shape),
@@ -211,7 +223,7 @@ def in_numbers(shape: Shape, chips: list[Chip], chunk: int | None, took: Measure
         "measured": took
         and {
             "rounds_ms": [1e3 * seconds for seconds in took.rounds],
-            "other_ms": {stage: 1e3 * seconds for (part, stage), seconds in took.parts.items() if part == OTHER},
+            "other_ms": {stage: 1e3 * seconds for stage, seconds in took.other.items()},
             "peak": took.peak,
         },
     }
