@@ -141,25 +141,32 @@ def part_sums(events: Sequence[tuple[str, Any]], shape: Shape, device: torch.dev
     matmuls = matmuls_by_shape(shape)
     sums: dict[Part, float] = defaultdict(float)
     for stage, event in events:
-        micros = event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total
-        if micros:
-            sums[part_of(stage, event, matmuls)] += micros / 1e6
+        if device.type == "cuda":
+            launched = [(kernel.name, kernel.duration) for kernel in event.kernels]
+        else:
+            launched = [(event.name, event.self_cpu_time_total)]
+        for kernel, micros in launched:
+            sums[part_of(stage, event, kernel, matmuls)] += micros / 1e6
     return sums
 
 
-def part_of(stage: str, event: Any, matmuls: Mapping[tuple[str, str], str]) -> Part:
-    """The part of one operation, by its stage, its shapes and its name, or those of the operation that called it."""
+def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str], str]) -> Part:
+    """The part of a kernel.
+
+    By the stage in which it was launched; its own name, if the compiler gave it; the shapes and the name of the operation
+    that launched it, or of the one that called that.
+    """
     if stage in ("clip", "update"):
         return {"clip": "gradient clipping", "update": "AdamW"}[stage], "update"
+    names = [kernel] if kernel.startswith("triton") else []
     while event is not None:
-        by_shape = matmuls.get((stage, str(event.input_shapes[:2])))
-        if event.name == "aten::mm" and by_shape:
-            return by_shape, stage
-        for words, part in BY_NAME:
-            if any(word in event.name for word in words):
-                return part, stage
+        product = matmuls.get((stage, str(event.input_shapes[:2]))) if event.name == "aten::mm" else None
+        if product:
+            return product, stage
+        names.append(event.name)
         event = event.cpu_parent
-    return OTHER, stage
+    parts = (part for name in names for words, part in BY_NAME if any(word in name for word in words))
+    return next(parts, OTHER), stage
 
 
 def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], str]:
