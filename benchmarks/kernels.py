@@ -153,8 +153,8 @@ def part_sums(events: Sequence[tuple[str, Any]], shape: Shape, device: torch.dev
 def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str], str]) -> Part:
     """The part of a kernel.
 
-    By the stage in which it was launched; its own name, if the compiler gave it; the shapes and the name of the operation
-    that launched it, or of the one that called that.
+    By the stage in which it was launched; its own name, if the compiler gave it; the shapes and the name of the
+    operation that launched it, or of the one that called that.
     """
     if stage in ("clip", "update"):
         return {"clip": "gradient clipping", "update": "AdamW"}[stage], "update"
