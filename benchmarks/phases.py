@@ -34,6 +34,10 @@ FIRST_STEP = {"posenc.training.module": ("LanguageModelling.training_step", "fir
 """Likewise, of a phase that begins with the first call and lasts."""
 
 
+APART = ("torch._dynamo",)
+"""Packages inside a package that count on their own."""
+
+
 class Spans:
     """What happened when, one thing inside another."""
 
@@ -70,9 +74,12 @@ class Imports(MetaPathFinder):
 
     def timed(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
         name = module.__name__
-        place = self.spans.begin(f"import {name.partition('.')[0]}")
-        execute(module)
-        self.spans.end(place)
+        inner = (package for package in APART if name == package or name.startswith(f"{package}."))
+        place = self.spans.begin(f"import {next(inner, name.partition('.')[0])}")
+        try:
+            execute(module)
+        finally:  # some try an import and live without it
+            self.spans.end(place)
         if name in PHASES:
             self.watch(module, *PHASES[name], lasts=False)
         if name in FIRST_STEP:

@@ -60,15 +60,15 @@ def main() -> None:
 
     training_run(next(iter(loggers.values())), environment)
     times: dict[str, list[Times]] = defaultdict(list)
-    phases: list[Phases] = []
+    phases: dict[str, list[Phases]] = defaultdict(list)
     for _ in range(given.rounds):
         for name, command in loggers.items():
             times[name].append(training_run(command, environment))
+            phases[name].append(phases_of(command, environment))
         for name, command in questions.items():
             times[name].append({END: answered(command, environment)})
-        phases.append(phases_of(next(iter(loggers.values())), environment))
 
-    text = report(" ".join(["python train.py", *overrides, *STEPS]), times, phases, next(iter(loggers)))
+    text = report(" ".join(["python train.py", *overrides, *STEPS]), times, phases)
     print(text)
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
@@ -157,16 +157,16 @@ def around(spans: Sequence[Sequence[Any]], place: int | None) -> Iterator[int]:
         place = spans[place][3]
 
 
-def report(command: str, times: Mapping[str, list[Times]], phases: Sequence[Phases], first: str) -> str:
+def report(command: str, times: Mapping[str, list[Times]], phases: Mapping[str, list[Phases]]) -> str:
     """Everything as Markdown."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "lightning", "hydra-core", "wandb"))
     where = f"Python {platform.python_version()}, {versions}, {os.cpu_count()} cores, {datetime.now(UTC).date()}"
-    blocks = [f"`{command}`, {len(phases)} rounds; {where}", table(times)]
+    rounds = len(next(iter(times.values())))
+    blocks = [f"`{command}`, {rounds} round{'s' if rounds > 1 else ''}; {where}", table(times)]
     if {"logger=csv", "logger=wandb"} <= times.keys():
         more = [wandb[STEP] - csv[STEP] for wandb, csv in zip(times["logger=wandb"], times["logger=csv"], strict=True)]
         blocks.append(f"W&B, offline, takes {spread(more)} s more before the first step is done.")
-    blocks.append(phase_table(phases, first))
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *(phase_table(name, each) for name, each in phases.items())])
 
 
 def table(times: Mapping[str, list[Times]]) -> str:
@@ -179,7 +179,7 @@ def table(times: Mapping[str, list[Times]]) -> str:
     return "\n".join(lines)
 
 
-def phase_table(phases: Sequence[Phases], first: str) -> str:
+def phase_table(name: str, phases: Sequence[Phases]) -> str:
     """A line a phase, and a line for each package that takes long to import; the longest first."""
     medians = {
         label: tuple(statistics.median(one.get(label, (0.0, 0.0))[column] for one in phases) for column in (0, 1))
@@ -187,7 +187,7 @@ def phase_table(phases: Sequence[Phases], first: str) -> str:
     }
     named = {label for label in medians if max(medians[label]) >= SHORTEST or not label.startswith("import ")}
     rest = medians.keys() - named
-    lines = [f"| {first}: until the first step, seconds | itself | with what it brings in |", "|---|---:|---:|"]
+    lines = [f"| {name}: until the first step, seconds | itself | with what it brings in |", "|---|---:|---:|"]
     for label in sorted(named, key=lambda label: -medians[label][0]):
         own, whole = medians[label]
         lines.append(f"| {label} | {own:.2f} | {whole:.2f} |")

@@ -23,7 +23,7 @@ def test_a_run_is_watched_to_its_first_step_and_its_seconds_are_all_accounted_fo
     assert set(numbers["seconds"]) == {"logger=csv", "--help", "--cfg job"}
     (moments,) = numbers["seconds"]["logger=csv"]
     assert list(moments) == sorted(moments, key=lambda event: moments[event]) == list(TRAINED)
-    (phases,) = numbers["phases"]
+    (phases,) = numbers["phases"]["logger=csv"]
     assert {"import torch", "import lightning", "data", "model", "trainer", "first step"} <= phases.keys()
     for own, whole in phases.values():
         assert whole >= own - 1e-6 >= -2e-6
