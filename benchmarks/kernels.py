@@ -1,0 +1,187 @@
+"""Which part of a training step each kernel of a real, compiled step belongs to, and what the parts took."""
+
+import statistics
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from chips import synchronise
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from posenc.costs import Shape
+from posenc.model import Transformer
+from posenc.objectives import loss
+from posenc.positions import Rotary
+from posenc.training.optim import AdamWCosine
+
+OTHER = "other kernels"
+
+STAGES = ("forward", "backward", "clip", "update")
+"""Of a profiled step, in their order."""
+
+BY_NAME = (
+    (("nll_loss", "_log_softmax", "softmax_online", "cross_entropy"), "cross-entropy"),
+    (("attention", "flash", "bmm", "_softmax"), "attention"),
+    (("embedding", "aten::index_select"), "embedding"),
+    (("gelu",), "GELU"),
+    (("layer_norm", "aten::add"), "norms and residual adds"),
+    (("_cat", "_split", "_mul", "aten::cat", "aten::mul", "aten::sub", "aten::neg"), "rotation"),
+    (("_to_copy", "aten::copy_"), "casts of weights"),
+)
+"""The part of a kernel, by what its name holds: the first line that fits. A compiled kernel is named after all the
+operations that it fuses."""
+
+Step = Callable[[], None]
+Part = tuple[str, str]
+"""A name of `posenc.costs.parts`, or OTHER, and its stage: forward, backward or update."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a real step took.
+
+    Attributes:
+        rounds: seconds a step, a figure a round.
+        parts: seconds a step of each part.
+        peak: bytes of the device's memory at the fullest moment; None on a CPU, which does not count them.
+    """
+
+    rounds: list[float]
+    parts: Mapping[Part, float]
+    peak: int | None
+
+    @property
+    def other(self) -> dict[str, float]:
+        """Seconds of each stage in kernels that belong to no part."""
+        return {stage: seconds for (part, stage), seconds in self.parts.items() if part == OTHER}
+
+
+def measure(shape: Shape, device: torch.device, compiled: bool, rounds: int, steps: int) -> Measured:
+    """Time rounds of steps, then profile as many steps as a round has."""
+    step = real_step(shape, device, compiled)
+    for _ in range(3):
+        step()
+    seconds = []
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    for _ in range(rounds):
+        synchronise(device)
+        begun = time.perf_counter()
+        for _ in range(steps):
+            step()
+        synchronise(device)
+        seconds.append((time.perf_counter() - begun) / steps)
+    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    return Measured(seconds, profiled(step, shape, device, steps), peak)
+
+
+def real_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
+    """The training step of `train.py` on one batch of random tokens: bf16 autocast, clipping, fused AdamW."""
+    if compiled and device.type == "cpu":
+        from torch._inductor import config
+
+        config.cpp.enable_kernel_profile = True  # a GPU's kernels are seen by the profiler without this
+    scheme = Rotary(shape.width // shape.heads)
+    model = Transformer(shape.vocab_size, shape.context, shape.layers, shape.width, shape.heads, scheme).to(device)
+    optimiser, schedule = AdamWCosine(0.001, 0.1, 0.1, (0.9, 0.95), 0.1, 1.0).build(model, 10_000)
+    windows = torch.randint(shape.vocab_size, (shape.batch_size, shape.context + 1), device=device)
+
+    def losses(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            return loss(model(inputs), targets)
+
+    forward: Callable[..., torch.Tensor] = torch.compile(losses, fullgraph=True) if compiled else losses
+
+    def step() -> None:
+        with record_function("forward"):
+            value = forward(windows[:, :-1], windows[:, 1:])
+        with record_function("backward"):
+            value.backward()
+        with record_function("clip"):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with record_function("update"):
+            optimiser.step()
+            schedule.step()
+            optimiser.zero_grad()
+
+    return step
+
+
+def profiled(step: Step, shape: Shape, device: torch.device, steps: int) -> dict[Part, float]:
+    """Seconds a step of each part, the median over steps."""
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+    with profile(activities=activities, record_shapes=True) as profiler:
+        for _ in range(steps):
+            step()
+        synchronise(device)
+    sums = [dict(part_sums(list(events), shape, device)) for events in by_step(profiler.events(), steps)]
+    seen = sorted({part for one in sums for part in one})
+    return {part: statistics.median(one.get(part, 0.0) for one in sums) for part in seen}
+
+
+def by_step(events: Any, steps: int) -> Iterator[Iterator[tuple[str, Any]]]:
+    """The operations of each step, each with the stage that it was called in."""
+    called = [event for event in events if event.device_type == torch.autograd.DeviceType.CPU]
+    marks = sorted((event.time_range.start, event.name) for event in called if event.name in STAGES)
+    starts = [start for start, _ in marks]
+    inside: dict[int, list[tuple[str, Any]]] = defaultdict(list)
+    for event in called:
+        place = bisect_right(starts, event.time_range.start) - 1
+        if place >= 0:
+            inside[place // len(STAGES)].append((marks[place][1], event))
+    return (iter(inside[index]) for index in range(steps))
+
+
+def part_sums(events: Sequence[tuple[str, Any]], shape: Shape, device: torch.device) -> Mapping[Part, float]:
+    """Seconds of each part: of the kernels that its operations launched, or on a CPU of the operations themselves."""
+    matmuls = matmuls_by_shape(shape)
+    sums: dict[Part, float] = defaultdict(float)
+    for stage, event in events:
+        if device.type == "cuda":
+            launched = [(kernel.name, kernel.duration) for kernel in event.kernels]
+        else:
+            launched = [(event.name, event.self_cpu_time_total)]
+        for kernel, micros in launched:
+            sums[part_of(stage, event, kernel, matmuls)] += micros / 1e6
+    return sums
+
+
+def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str], str]) -> Part:
+    """The part of a kernel.
+
+    By the stage in which it was launched; its own name, if the compiler gave it; the shapes and the name of the
+    operation that launched it, or of the one that called that.
+    """
+    if stage in ("clip", "update"):
+        return {"clip": "gradient clipping", "update": "AdamW"}[stage], "update"
+    names = [kernel] if kernel.startswith("triton") else []
+    while event is not None:
+        product = matmuls.get((stage, str(event.input_shapes[:2]))) if event.name == "aten::mm" else None
+        if product:
+            return product, stage
+        names.append(event.name)
+        event = event.cpu_parent
+    parts = (part for name in names for words, part in BY_NAME if any(word in name for word in words))
+    return next(parts, OTHER), stage
+
+
+def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], str]:
+    """Which matrix product it is, by stage and the shapes of both sides."""
+    tokens, width = shape.tokens, shape.width
+    sizes = {
+        "query, key, value matmul": (width, 3 * width),
+        "attention output matmul": (width, width),
+        "feed-forward up matmul": (width, 4 * width),
+        "feed-forward down matmul": (4 * width, width),
+        "output head matmul": (width, shape.vocab_size),
+    }
+    found = {}
+    for name, (inputs, outputs) in sizes.items():
+        found["forward", str([[tokens, inputs], [inputs, outputs]])] = name
+        found["backward", str([[tokens, outputs], [outputs, inputs]])] = name
+        found["backward", str([[outputs, tokens], [tokens, inputs]])] = name
+    return found
