@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from posenc.costs import Work
+from costs import Work
 
 if TYPE_CHECKING:
     import torch

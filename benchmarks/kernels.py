@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from chips import synchronise
+from costs import Shape
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from posenc.costs import Shape
 from posenc.model import Transformer
 from posenc.objectives import loss
 from posenc.positions import Rotary
@@ -37,7 +37,7 @@ operations that it fuses."""
 
 Step = Callable[[], None]
 Part = tuple[str, str]
-"""A name of `posenc.costs.parts`, or OTHER, and its stage: forward, backward or update."""
+"""A name of `costs.parts`, or OTHER, and its stage: forward, backward or update."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How fast a training step could be, part by part: `python benchmarks/roofline.py --model base`.
 
 The floor of a part is the longer of two times: its arithmetic at the chip's peak, and its bytes at the memory's
-bandwidth. `posenc.costs` counts both. With --measure the real compiled step runs, and what each part took stands
+bandwidth. `costs.py` counts both. With --measure the real compiled step runs, and what each part took stands
 beside its floor.
 """
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chips import CHIPS, Chip, known, measured
+from costs import BF16, Shape, parts, peak_memory
 from omegaconf import OmegaConf
 
-from posenc.costs import BF16, Shape, parts, peak_memory
 from posenc.directory import write_whole
 
 if TYPE_CHECKING:

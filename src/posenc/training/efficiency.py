@@ -18,8 +18,8 @@ DENSE_BF16: dict[str, float] = {
     "NVIDIA A100-PCIE-40GB": 312 * TERA,
     "NVIDIA A100 80GB PCIe": 312 * TERA,
     "NVIDIA H100 PCIe": 756 * TERA,
-    "NVIDIA H100 80GB HBM3": 989.4 * TERA,
-    "NVIDIA H200": 989.4 * TERA,
+    "NVIDIA H100 80GB HBM3": 989.5 * TERA,
+    "NVIDIA H200": 989.5 * TERA,
 }
 """Products of dense bf16 matrices, FLOP/s, from NVIDIA's data sheets, by the name that CUDA gives the chip.
 

@@ -16,6 +16,7 @@ from posenc.building import build, build_model
 from posenc.config import Settings, check, identity
 from posenc.directory import RunDirectory
 from posenc.errors import UserError
+from posenc.imports import importing
 
 
 def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
@@ -32,8 +33,9 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         UserError: if the configuration or the corpus cannot be used. Nothing has been written then.
     """
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
-    settings = check(config)
-    corpus, hardware = build(config, "data"), build(config, "trainer")
+    with importing():
+        settings = check(config)
+        corpus, hardware = build(config, "data"), build(config, "trainer")
     curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
     directory = RunDirectory.of(
         Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
@@ -52,16 +54,18 @@ def train(
     optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     model = build_model(config, objective)
-    from lightning.pytorch.plugins.environments import LightningEnvironment
+    with importing():
+        import torch._dynamo  # noqa: F401  an optimiser brings it in at its first step
+        from lightning.pytorch.plugins.environments import LightningEnvironment
 
-    from posenc.data.batches import Batches, validation_noise, validation_windows
-    from posenc.data.prepare import prepare
-    from posenc.training import loggers
-    from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
-    from posenc.training.efficiency import forget_peak_memory
-    from posenc.training.heads import Heads
-    from posenc.training.module import LanguageModelling
-    from posenc.training.phases import Phases
+        from posenc.data.batches import Batches, validation_noise, validation_windows
+        from posenc.data.prepare import prepare
+        from posenc.training import loggers
+        from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
+        from posenc.training.efficiency import forget_peak_memory
+        from posenc.training.heads import Heads
+        from posenc.training.module import LanguageModelling
+        from posenc.training.phases import Phases
 
     phases = Phases()
     _hush()

@@ -1,5 +1,6 @@
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -8,21 +9,24 @@ from hypothesis import strategies as st
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
-from posenc.costs import FP32, Shape, kept, parts, peak_memory
 from posenc.model import Transformer
 from posenc.objectives import loss
 from posenc.positions import Rotary
+from tests.benchmarks.scripts import module
+
+costs = module("costs")
+FP32, Shape, kept, parts, peak_memory = costs.FP32, costs.Shape, costs.kept, costs.parts, costs.peak_memory
 
 BASE = Shape(layers=12, width=768, heads=12, vocab_size=50_304, context=1024, batch_size=32)
 
 
-def model_of(shape: Shape) -> Transformer:
+def model_of(shape: Any) -> Transformer:
     scheme = Rotary(shape.width // shape.heads)
     return Transformer(shape.vocab_size, shape.context, shape.layers, shape.width, shape.heads, scheme)
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Shape:
+def shapes(draw: st.DrawFn) -> Any:
     """Small ones, in which no two sizes need be alike."""
     heads, half = draw(st.integers(1, 3)), draw(st.integers(2, 9))
     return Shape(
@@ -35,7 +39,7 @@ def shapes(draw: st.DrawFn) -> Shape:
     )
 
 
-def flops_of(shape: Shape) -> dict[str, int]:
+def flops_of(shape: Any) -> dict[str, int]:
     """Torch's count for a forward and a backward, by operation. On the meta device nothing is computed."""
     model = model_of(shape).to("meta")
     tokens = torch.zeros(shape.batch_size, shape.context, dtype=torch.long, device="meta")
@@ -44,7 +48,7 @@ def flops_of(shape: Shape) -> dict[str, int]:
     return {str(operation): flops for operation, flops in counter.get_flop_counts()["Global"].items()}
 
 
-def matmuls(shape: Shape, name: str) -> int:
+def matmuls(shape: Any, name: str) -> int:
     return sum(part.work.matmul for part in parts(shape) if name in part.name)
 
 
