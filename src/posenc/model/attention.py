@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.model.products import CausalProducts
+from posenc.model.products import causal_products
 from posenc.positions import PositionScheme
 
 
@@ -133,7 +133,7 @@ def _fused_is_slow(q: Tensor) -> bool:
 def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
     """softmax(q k^T / sqrt(Dh) + bias) v, all (B, H, T, Dh)."""
     if causal and bias is None:
-        mixed = CausalProducts.apply(*(part.flatten(0, 1) for part in (q, k, v)))
+        mixed = causal_products(*(part.flatten(0, 1) for part in (q, k, v)))
         return mixed.unflatten(0, q.shape[:2])
     return _softmax(q, k, bias, causal) @ v
 

@@ -5,64 +5,93 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 BLOCK = 64
 """Queries taken together: fewer make smaller products, more meet more keys that lie ahead of them, in vain."""
 
 
-class CausalProducts(torch.autograd.Function):
+def causal_products(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """softmax(q k^T / sqrt(Dh)) v, where no query sees a key behind it: q, k, v (N, T, Dh) each -> (N, T, Dh).
 
     A block of queries is multiplied with the keys up to its end alone, so that nearly half of the work is left out.
     The gradient is written by hand: automatic, each block's share of it would be padded with zeros to full length.
+    It has no gradient itself. A compiler calls all this as it is, and fuses what is around it.
     """
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mixed, weights = torch.empty_like(v), []
-        for start, end in blocks(q.shape[-2]):
-            shares = causal_shares(q[:, start:end], k[:, :end])
-            multiply_into(mixed[:, start:end], shares, v[:, :end])
-            weights.append(shares)
-        ctx.save_for_backward(q, k, v, *weights)
-        return mixed
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v, *weights = ctx.saved_tensors
-        dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for (start, end), shares in zip(blocks(q.shape[-2]), weights, strict=True):
-            of_mixed = gradient[:, start:end]
-            of_shares = torch.bmm(of_mixed, v[:, :end].mT)
-            of_logits = torch._softmax_backward_data(of_shares, shares, -1, shares.dtype)
-            multiply_into(dq[:, start:end], of_logits, k[:, :end])
-            dk[:, :end] += torch.bmm(of_logits.mT, q[:, start:end])
-            dv[:, :end] += torch.bmm(shares.mT, of_mixed)
-        scale = q.shape[-1] ** -0.5
-        return dq.mul_(scale), dk.mul_(scale), dv
+    return _forward(q, k, v)[0]
 
 
-def multiply_into(part: Tensor, a: Tensor, b: Tensor) -> None:
-    """part = a @ b, where part is some rows of a larger tensor."""
-    if torch.compiler.is_compiling():  # the compiler knows no such `out`, and needs none
-        part.copy_(a @ b)
-    else:
-        torch.bmm(a, b, out=part)
+@torch.library.custom_op("posenc::causal_products", mutates_args=())
+def _forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """What is mixed, and for the gradient what each block of queries took from its keys, in one row."""
+    mixed, shares = torch.empty_like(v, memory_format=torch.contiguous_format), q.new_empty(_size(q))
+    for (start, end), block in zip(_blocks(q.shape[-2]), _views(shares, q), strict=True):
+        logits = _causal_logits(q[:, start:end], k[:, :end])
+        torch.softmax(logits, -1, out=block)
+        torch.bmm(block, v[:, :end], out=mixed[:, start:end])
+    return mixed, shares
 
 
-def blocks(length: int) -> Iterator[tuple[int, int]]:
+@torch.library.custom_op("posenc::causal_products_backward", mutates_args=())
+def _backward(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, shares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v, from that of what was mixed."""
+    dq = torch.empty_like(q, memory_format=torch.contiguous_format)
+    dk, dv = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (k, v))
+    for (start, end), block in zip(_blocks(q.shape[-2]), _views(shares, q), strict=True):
+        of_mixed = gradient[:, start:end]
+        of_shares = torch.bmm(of_mixed, v[:, :end].mT)
+        of_logits = torch._softmax_backward_data(of_shares, block, -1, block.dtype)
+        torch.bmm(of_logits, k[:, :end], out=dq[:, start:end])
+        dk[:, :end] += torch.bmm(of_logits.mT, q[:, start:end])
+        dv[:, :end] += torch.bmm(block.mT, of_mixed)
+    scale = q.shape[-1] ** -0.5
+    return dq.mul_(scale), dk.mul_(scale), dv
+
+
+@_forward.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+    return torch.empty_like(v, memory_format=torch.contiguous_format), q.new_empty(_size(q))
+
+
+@_backward.register_fake
+def _(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, shares: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG001
+    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs, output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradients(ctx: Any, of_mixed: Tensor, _: Tensor) -> tuple[Tensor, ...]:
+    return _backward(of_mixed, *ctx.saved_tensors)
+
+
+_forward.register_autograd(_gradients, setup_context=_keep)
+
+
+def _blocks(length: int) -> Iterator[tuple[int, int]]:
     """Where each block of queries begins and ends."""
     return ((start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
 
 
-def causal_shares(q: Tensor, k: Tensor) -> Tensor:
-    """What the queries q (N, R, Dh), the last R of a sequence, take from its keys k (N, T, Dh) -> (N, R, T)."""
+def _size(q: Tensor) -> int:
+    """Of the shares of all blocks."""
+    return q.shape[0] * sum((end - start) * end for start, end in _blocks(q.shape[-2]))
+
+
+def _views(shares: Tensor, q: Tensor) -> Iterator[Tensor]:
+    """The shares of each block, (N, R, T')."""
+    shapes = [(q.shape[0], end - start, end) for start, end in _blocks(q.shape[-2])]
+    parts = shares.split([number * rows * columns for number, rows, columns in shapes])
+    return (part.view(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+def _causal_logits(q: Tensor, k: Tensor) -> Tensor:
+    """Of the queries q (N, R, Dh), the last R of a sequence, with its keys k (N, T, Dh) -> (N, R, T)."""
     rows, size, columns = *q.shape[-2:], k.shape[-2]
     logits = torch.baddbmm(
         q.new_empty(()).expand(len(q), rows, columns), q, k.mT, beta=0, alpha=size**-0.5
     )  # beta=0: what is not there is not read
     future = torch.ones(rows, rows, dtype=torch.bool).triu(1)
     logits[..., columns - rows :].masked_fill_(future, -torch.inf)
-    return logits.softmax(-1)
+    return logits
