@@ -68,6 +68,7 @@ def main() -> None:
     device = torch.device(given.device)
     synchronise = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     register_resolvers()
+    torch._dynamo.config.recompile_limit = 64  # each scheme is a graph of its own
     if device.type == "cpu":
         keep_freed_memory()  # as a run does
     steps = {
