@@ -8,6 +8,7 @@ compares a peer with the one of our models that computes the same.
 
 import argparse
 import gc
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -231,7 +232,7 @@ def page(given: argparse.Namespace, shape: Shape, device: torch.device, rows: Se
     compiled = f"compiled ({given.compile})" if given.compile else "not compiled"
     return "\n".join(
         [
-            f"`python benchmarks/peers.py {' '.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
+            f"`python benchmarks/peers.py {shlex.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
             "",
             f"{provenance.hardware(device)}, torch {torch.__version__}, {given.precision}, {compiled}.",
             f"{given.model}: {shape.layers} layers, width {shape.width}, {shape.heads} heads; vocabulary "

@@ -10,6 +10,7 @@ bf16, one that rounds the angles or the table has a larger error than one that r
 
 import argparse
 import gc
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -320,7 +321,7 @@ def page(given: argparse.Namespace, device: torch.device, able: Sequence[Contend
     """The result for a reader."""
     packages = sorted({turns.with_version(one.package) for one in able})
     lines = [
-        f"`python benchmarks/rotary.py {' '.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
+        f"`python benchmarks/rotary.py {shlex.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
         "",
         f"{provenance.hardware(device)}, torch {torch.__version__}; {', '.join(packages)}; "
         f"{given.rounds} rounds of {given.steps} rotations. Shares of a copy's bytes/s, at BxHxTxDh.",
