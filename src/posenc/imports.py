@@ -1,5 +1,6 @@
 """Heavy imports, made lighter."""
 
+import functools
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,14 +8,18 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import without looking for garbage meanwhile, and never look at what was imported again.
-
-    Torch and Lightning make half a million objects that stay: each search for garbage goes through all of them, many
-    times while they are imported and once more when the process ends.
-    """
+    """Import without looking for garbage meanwhile: torch and Lightning make half a million objects, and all stay."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         gc.enable()
+
+
+@functools.cache
+def imported() -> None:
+    """Never look for garbage in what is there now, also not when the process ends.
+
+    Only the first call does so: what the runs of a sweep leave behind must still be found.
+    """
+    gc.freeze()

@@ -196,6 +196,8 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
         with clock.phase("batch"):
             batch = [part.to(clock.device, non_blocking=True) for part in next(stream)]
             inputs, targets = objective.examples(*batch)
+        if hardware.cuda_graphs:
+            torch.compiler.cudagraph_mark_step_begin()
         with clock.phase("forward"), torch.autocast(clock.device.type, torch.bfloat16, enabled=reduced):
             nats = compiled(inputs, targets)
         with clock.phase("backward"):

@@ -1,5 +1,6 @@
 """Whether W&B's server is there."""
 
+import ssl
 import urllib.error
 import urllib.request
 from typing import Any
@@ -23,5 +24,7 @@ def ask(wandb: Any, timeout: float) -> None:
         urllib.request.urlopen(request, timeout=timeout).close()
     except urllib.error.HTTPError:
         return  # it answered
-    except urllib.error.URLError as error:
-        raise OSError(f"{request.host} does not answer: {error.reason}") from error
+    except (urllib.error.URLError, TimeoutError) as error:
+        reason = getattr(error, "reason", error)
+        if not isinstance(reason, ssl.SSLError):  # it answered, with a certificate that W&B may know and we do not
+            raise OSError(f"{request.host} does not answer: {reason}") from error

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from posenc.model import Transformer
 from posenc.model.head import CHUNK, LARGE, summed_cross_entropy
@@ -64,6 +65,15 @@ def test_its_logits_are_never_whole():
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         loss_of(model, inputs, targets)
     assert max(kept) <= model.output.weight.numel()
+
+
+def test_a_validation_makes_no_gradient():
+    model, inputs, targets = large_model()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        loss_of(model, inputs, targets)
+    with FlopCounterMode(display=False) as plain, torch.no_grad():
+        model(inputs)
+    assert counter.get_total_flops() == plain.get_total_flops()
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler does it

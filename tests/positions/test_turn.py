@@ -37,6 +37,15 @@ def test_a_turn_in_bfloat16_is_rounded_once_at_its_end(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_memory_may_lie_in_any_order(layout, dtype):
+    """Queries as they come out of the projection, gradients as a kernel leaves them, heads of an odd size."""
+    x, cos, sin = example(6, 9, 8, dtype)
+    for strange in (x, x.mT.contiguous().mT, x.expand(2, 3, 6, 9)[:, :1].expand(2, 3, 6, 9)):
+        torch.testing.assert_close(turn(strange, cos, sin, layout), turn(strange.contiguous(), cos, sin, layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_gradient_is_that_of_the_formula_and_has_one_itself(layout):
     x, cos, sin = example(5, 8, 6, torch.float64)
     x = x.requires_grad_()

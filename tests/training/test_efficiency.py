@@ -3,9 +3,11 @@ import sys
 import pytest
 import torch
 
+from posenc.building import build, build_model
 from posenc.model import Transformer
 from posenc.positions import Rotary
 from posenc.training.efficiency import DENSE_BF16, flops_per_token, forget_peak_memory, peak_flops, peak_memory
+from tests.conftest import CONF, composed
 
 CPU = torch.device("cpu")
 
@@ -17,6 +19,22 @@ def test_the_products_of_a_step_are_those_of_the_usual_formula():
     matrices = sum(weight.numel() for weight in model.parameters() if weight.ndim == 2)
     expected = 6 * matrices + 12 * layers * width * context
     assert flops_per_token(model, context) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *(f"pos={file.stem}" for file in sorted((CONF / "pos").glob("*.yaml"))),
+        "pos.layout=interleaved",
+        "attention=linear",
+        "objective=masked",
+        *(f"model/family={file.stem}" for file in sorted((CONF / "model" / "family").glob("*.yaml"))),
+    ],
+)
+def test_every_model_can_be_counted(changed):
+    config = composed("experiment=smoke", changed)
+    model = build_model(config, build(config, "objective", vocab_size=256))
+    assert flops_per_token(model, config["context"]) > 6 * sum(weight.numel() for weight in model.blocks.parameters())
 
 
 def test_counting_leaves_the_model_as_it_was():

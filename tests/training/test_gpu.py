@@ -30,7 +30,21 @@ def test_the_gpu_begins_with_the_weights_of_the_cpu(train, tmp_path):
     assert first["cpu"] == pytest.approx(first["gpu"], rel=1e-4)
 
 
-@pytest.mark.parametrize("changed", [[], ["objective=masked"], ["attention=linear"], ["trainer.compile=false"]])
+LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [],
+        ["trainer.compile=false"],
+        ["trainer.cuda_graphs=true"],
+        ["objective=masked"],
+        ["attention=linear"],
+        ["pos.layout=interleaved"],
+        LARGE_VOCABULARY,
+    ],
+)
 def test_a_step_never_waits_for_the_device(changed):
     """Batch, forward, backward, clipping, update: torch raises if one of them synchronises."""
     from posenc.building import build
@@ -47,6 +61,20 @@ def test_a_step_never_waits_for_the_device(changed):
             step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_whole_step_is_recorded():
+    from torch._dynamo.utils import counters
+
+    from posenc.building import build
+    from posenc.profile import Clock, training_step
+
+    counters.clear()
+    config = composed("experiment=smoke", "trainer.cuda_graphs=true")
+    step = training_step(config, "kjv", build(config, "trainer"), Clock(torch.device("cuda")))
+    for _ in range(4):
+        step()
+    assert counters["inductor"]["cudagraph_skips"] == 0
 
 
 def test_a_step_replayed_as_a_cuda_graph_is_the_same(train, tmp_path):

@@ -80,11 +80,18 @@ def gather(tokens: Tokens, starts: np.ndarray, window: int) -> Tensor:
     return torch.from_numpy(tokens.ids[starts[:, None] + np.arange(window)].astype(np.int64))
 
 
+UPLOAD = 2**24
+"""Tokens copied to a device at a time: a corpus may be larger than the machine's memory."""
+
+
 def resident(tokens: Tokens, device: torch.device) -> Tensor:
     """All token ids on a device, (N,), in as many bytes as in the file."""
     # Torch indexes signed integers only; the bits stay, and `gather_resident` reads them as they were meant.
-    signed = tokens.ids.view(f"i{tokens.ids.itemsize}") if tokens.ids.itemsize > 1 else tokens.ids
-    return torch.from_numpy(np.array(signed)).to(device)
+    ids = tokens.ids.view(f"i{tokens.ids.itemsize}") if tokens.ids.itemsize > 1 else tokens.ids
+    on_device = torch.empty(len(ids), dtype=torch.from_numpy(ids[:0].copy()).dtype, device=device)
+    for start in range(0, len(ids), UPLOAD):
+        on_device[start : start + UPLOAD] = torch.from_numpy(np.array(ids[start : start + UPLOAD]))
+    return on_device
 
 
 def gather_resident(ids: Tensor, starts: np.ndarray, window: int) -> Tensor:

@@ -100,8 +100,7 @@ class Softmax(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
         """See `Mechanism`."""
         q, k, bias = _placed(q, k, places)
-        in_blocks = causal and bias is None
-        if _fused_is_slow(q, LONGEST_IN_BLOCKS if in_blocks else LONGEST_WHOLE):
+        if _fused_is_slow(q, LONGEST_IN_BLOCKS if causal and bias is None else LONGEST_WHOLE):
             return _by_products(q, shared(k, q), shared(v, q), bias, causal)
         grouped = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(
@@ -126,13 +125,18 @@ def shared(k: Tensor, q: Tensor) -> Tensor:
     return k if times == 1 else k.repeat_interleave(times, dim=1)
 
 
+MOST_SHARES = 2**28
+"""What tokens take from each other in one layer: half a gigabyte, or a quarter in blocks."""
+
 LONGEST_WHOLE, LONGEST_IN_BLOCKS = 512, 2048
 """Tokens up to which plain products beat torch's fused attention in bf16 on a CPU; at 256 they take half its time."""
 
 
 def _fused_is_slow(q: Tensor, longest: int) -> bool:
-    """Whether torch's fused attention loses to plain products."""
-    return q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.shape[-2] <= longest
+    """Whether torch's fused attention loses to plain products, and what they keep for the gradient is not too much."""
+    batch, heads, length, _ = q.shape
+    little = batch * heads * length**2 <= MOST_SHARES
+    return q.device.type == "cpu" and q.dtype == torch.bfloat16 and length <= longest and little
 
 
 def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool) -> Tensor:

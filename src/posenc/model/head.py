@@ -51,11 +51,13 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         dx, dw = ctx.saved_tensors
-        return dx * gradient.to(dx.dtype), dw * gradient.to(dw.dtype), None, None
+        return (dx.to(gradient.dtype) * gradient).to(dx.dtype), dw * gradient.to(dw.dtype), None, None
 
 
 def summed_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, ignored: int) -> Tensor:
     """`ChunkedCrossEntropy` in the type that autocast, if it is on, makes products in: x (.., D), targets (..)."""
+    if not torch.is_grad_enabled():
+        x, weight = x.detach(), weight.detach()  # an autograd function would make their gradients all the same
     kind = x.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
     return ChunkedCrossEntropy.apply(x.flatten(0, -2).to(dtype), weight, targets.flatten(), ignored)

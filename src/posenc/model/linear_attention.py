@@ -1,5 +1,6 @@
 """Attention whose cost grows with the length and not with its square, and which RoPE can still turn."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
@@ -131,7 +132,7 @@ class Linear(nn.Module):
         return self._mixed(q, k, v, places, causal)
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
-        with torch.autocast(q.device.type, enabled=False):
+        with _without_autocast(q):
             q, k, turned_q, turned_k = self._features(q, k, places)
             values = shared(v, q).float()
             if causal:
@@ -147,7 +148,7 @@ class Linear(nn.Module):
 
     def matrix(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
         """The quadratic form: what each value is multiplied by, (B, H, T, T)."""
-        with torch.autocast(q.device.type, enabled=False):
+        with _without_autocast(q):
             q, k, turned_q, turned_k = self._features(q, k, places)
             above, below = turned_q @ turned_k.mT, q @ k.mT
             if causal:
@@ -162,6 +163,11 @@ class Linear(nn.Module):
         turned = places.scheme.rotate(pieces[0], pieces[1], places.positions)
         turned_q, turned_k = (x.unflatten(1, (heads, -1)).transpose(2, 3).flatten(-2) for x in turned)
         return q, k, turned_q, turned_k
+
+
+def _without_autocast(x: Tensor) -> AbstractContextManager:
+    """Products in float32. Tensors that are shapes alone know no autocast."""
+    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
 
 
 def prefix_sums(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:

@@ -36,7 +36,7 @@ def _few_passes_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _few_passes_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    planes = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    planes = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))  # some of a head's channels are not that
     return torch.view_as_real(planes * torch.complex(cos, sin)).flatten(-2)
 
 
@@ -88,7 +88,7 @@ class Turn(torch.autograd.Function):
         ctx.save_for_backward(cos, sin)
         ctx.layout = layout
         rotated = 2 * cos.shape[-1]
-        wide = x.to(torch.promote_types(x.dtype, cos.dtype), memory_format=torch.contiguous_format)
+        wide = x.to(torch.promote_types(x.dtype, cos.dtype), memory_format=torch.contiguous_format).contiguous()
         turned = LAYOUTS[layout].few_passes(wide[..., :rotated], cos, sin)
         if rotated < x.shape[-1]:
             turned = torch.cat([turned, wide[..., rotated:]], dim=-1)

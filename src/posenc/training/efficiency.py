@@ -1,7 +1,6 @@
 """How well a run uses its hardware: share of the peak, and memory."""
 
 import copy
-import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +49,7 @@ def flops_per_token(model: Transformer, context: int) -> float:
 def forget_peak_memory(device: torch.device) -> None:
     """Measure from here on: one process may train one run after the other."""
     if device.type == "cuda":
+        torch.cuda.init()  # nothing may have used it yet
         torch.cuda.reset_peak_memory_stats(device)
     elif sys.platform == "linux":
         with suppress(OSError):
@@ -64,5 +64,7 @@ def peak_memory(device: torch.device) -> int:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
+    import resource  # where there is no /proc
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

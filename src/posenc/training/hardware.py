@@ -38,7 +38,7 @@ class Hardware:
     def __post_init__(self) -> None:
         if self.accelerator == "cuda" and not torch.cuda.is_available():
             raise ValueError("accelerator=cuda: this machine has no CUDA GPU; use auto or cpu")
-        if self.cuda_graphs and not self.compiles():
+        if self.cuda_graphs and not (self.compiles() and self._may_use_cuda()):
             raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
 
     def trainer(self, **settings: Any) -> "Trainer":
@@ -61,8 +61,9 @@ class Hardware:
 
     def compiles(self) -> bool:
         """Whether model and loss are compiled."""
-        if self.compile != "auto":
-            return self.compile
+        return self._may_use_cuda() if self.compile == "auto" else self.compile
+
+    def _may_use_cuda(self) -> bool:
         return self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
 
     def compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -65,15 +65,22 @@ class LanguageModelling(LightningModule):
         with self.phases.within(COMPILING):
             train = [part.to(self.device) for part in (self.batches.batch(0), self.batches.noise(0))]
             valid = [part.to(self.device) for part in next(iter(self.val_dataloader()))]
-            with self.trainer.precision_plugin.forward_context():
-                self.training_step(train, 0).backward()
-                with torch.no_grad():
-                    self.loss_of(*valid).item()
-            self.zero_grad()
+            for _ in range(3 if self.hardware.cuda_graphs else 1):  # a CUDA graph is recorded at the second call
+                with self.trainer.precision_plugin.forward_context():
+                    self.training_step(train, 0).backward()
+                    with torch.no_grad():
+                        self._mark()
+                        self.loss_of(*valid).item()
+                self.zero_grad()
+
+    def _mark(self) -> None:
+        """Tell CUDA graphs that what the last call returned may be written over."""
+        if self.hardware.cuda_graphs:
+            torch.compiler.cudagraph_mark_step_begin()
 
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
         """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token."""
-        torch.compiler.cudagraph_mark_step_begin()
+        self._mark()
         return self.loss_of(*self.objective.examples(*batch))
 
     def on_validation_epoch_start(self) -> None:
@@ -81,6 +88,7 @@ class LanguageModelling(LightningModule):
 
     def validation_step(self, batch: Sequence[Tensor], _: int) -> None:
         """Add the share of these windows to the mean loss over all of them."""
+        self._mark()
         inputs, targets = batch
         share = (targets != UNSEEN).sum() / self.validated
         self.validation_loss += self.loss_of(inputs, targets) * share
@@ -107,10 +115,10 @@ class LanguageModelling(LightningModule):
             yield batch
 
     def val_dataloader(self) -> DataLoader:
-        """Batches of one size, so that one compiled graph serves them all."""
-        windows = len(self.validation)
-        fitting = range(1, min(windows, self.batches.batch_size) + 1)
-        return DataLoader(self.validation, batch_size=max(size for size in fitting if windows % size == 0))
+        """Batches of one size if there is one near the training's, so that one compiled graph serves them all."""
+        windows, largest = len(self.validation), self.batches.batch_size
+        even = [size for size in range((largest + 1) // 2, largest + 1) if windows % size == 0]
+        return DataLoader(self.validation, batch_size=max(even, default=largest))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["configuration"] = self.configuration

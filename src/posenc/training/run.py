@@ -16,7 +16,7 @@ from posenc.building import build, build_model
 from posenc.config import Settings, check, identity
 from posenc.directory import RunDirectory
 from posenc.errors import UserError
-from posenc.imports import importing
+from posenc.imports import imported, importing
 
 
 def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
@@ -66,6 +66,7 @@ def train(
         from posenc.training.heads import Heads
         from posenc.training.module import LanguageModelling
         from posenc.training.phases import Phases
+    imported()
 
     phases = Phases()
     _hush()
