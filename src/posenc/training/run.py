@@ -206,8 +206,8 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     print(f"  speed            {summary['tokens_per_s']:,} tokens/s{of_peak}, {summary['seconds']:.0f} s of training")
     if "time" in summary:  # a run finished before this was measured has none
         whole = sum(summary["time"].values())
-        shares = [f"{seconds / whole:.1%} {phase}" for phase, seconds in summary["time"].items()]
-        print(f"  time             {', '.join(shares)}")
+        told = {phase: part / whole for phase, part in summary["time"].items() if part >= 0.01 * whole}
+        print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in told.items())}")
         print(f"  memory           {summary['peak_memory'] / 2**30:.2f} GiB at most")
     print(f"  written to       {directory.path}", flush=True)
 
