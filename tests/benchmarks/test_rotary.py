@@ -1,15 +1,11 @@
-"""benchmarks/rotary.py at its toy size, and what it compares with."""
+"""benchmarks/rotary.py at its toy size."""
 
 import json
-import math
 import statistics
 
 import pytest
-import torch
 
-from tests.benchmarks.scripts import cells, module, script
-
-rotary = module("rotary")
+from tests.benchmarks.scripts import cells, script
 
 TOY = ["--device", "cpu", "--threads", "1", "--rounds", "3", "--steps", "1", "--sizes", "1x2x16x8", "2x2x300x8"]
 ROWS = ["copy", "float64, rounded", "posenc, half", "posenc, interleaved", "transformers (Llama)"]
@@ -56,62 +52,9 @@ def test_our_rotation_is_exact_to_the_rounding_of_its_result(result):
                 assert errors["float64, rounded"] <= errors[f"posenc, {layout}"] < 4 * errors["float64, rounded"]
 
 
-def sample(dtype):
-    """q, k and gradients at a length that bf16 cannot count to."""
-    size, device = rotary.Size(1, 2, 300, 8), torch.device("cpu")
-    return *rotary.vectors(size, dtype, device, seed=0), rotary.vectors(size, dtype, device, seed=1)
-
-
-def test_positions_counted_in_bf16_show_in_the_error():
-    q, k, gradients = sample(torch.bfloat16)
-    floor = rotary.rounding_error(q, k, gradients)
-    half = rotary.LAYOUTS["half"]
-
-    def turned_by(positions):
-        angle = positions.float()[:, None] * 10_000.0 ** (-torch.arange(0, 8, 2) / 8)
-        cos, sin = angle.cos(), angle.sin()
-
-        def turn(x):
-            first, second = x.float().chunk(2, dim=-1)
-            return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1).to(x.dtype)
-
-        return lambda q, k: (turn(q), turn(k))
-
-    assert rotary.largest_error(turned_by(torch.arange(300)), half, q, k, gradients) < 1.1 * floor
-    assert rotary.largest_error(turned_by(torch.arange(300).bfloat16()), half, q, k, gradients) > 10 * floor
-
-
-def test_one_that_turns_otherwise_would_be_left_out():
-    half, interleaved = (one for one in rotary.CONTENDERS if one.package == "posenc")
-    cpu = torch.device("cpu")
-    assert rotary.fault_of(half, cpu, compiled=False) is None
-    fault = rotary.fault_of(half._replace(layout=interleaved.layout), cpu, compiled=False)
-    assert "from the rotation" in fault
-    assert rotary.fault_of(half._replace(module="nowhere"), cpu, compiled=False) == "posenc is not installed"
-
-
-def test_a_copy_of_q_and_k_both_ways_moves_each_byte_eight_times():
-    """Read and written, q and k, forward and backward."""
-    assert rotary.Size(2, 3, 5, 4).moved(torch.bfloat16) == 8 * 2 * (2 * 3 * 5 * 4)
-
-
 @pytest.mark.parametrize("size", ["16x4x256", "axbxcxd", "0x4x256x32", "1x4x256x33"])
 def test_a_wrong_size_is_said_in_one_sentence(size):
     process = script("rotary", "--sizes", size)
     assert process.returncode == 2
     assert f"--sizes {size} must be like 16x4x256x32, with an even head dimension" in process.stderr
     assert "Traceback" not in process.stderr
-
-
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_the_reference_turns_each_plane_by_position_times_theta(layout):
-    x = torch.randn(1, 1, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    turned = rotary.exact(x, rotary.LAYOUTS[layout])
-    planes = {"half": [(0, 2), (1, 3)], "interleaved": [(0, 1), (2, 3)]}[layout]
-    for position in range(5):
-        for (first, second), theta in zip(planes, (1.0, 0.01), strict=True):
-            a, b = x[0, 0, position, first].item(), x[0, 0, position, second].item()
-            cos, sin = math.cos(position * theta), math.sin(position * theta)
-            assert math.isclose(turned[0, 0, position, first].item(), a * cos - b * sin, abs_tol=1e-12)
-            assert math.isclose(turned[0, 0, position, second].item(), a * sin + b * cos, abs_tol=1e-12)
-    assert torch.allclose(rotary.exact(turned, rotary.LAYOUTS[layout], backward=True), x)
