@@ -89,19 +89,13 @@ def measured(device: "torch.device", copied: int) -> Chip:
 
 def fastest(action: Callable[[], object], device: "torch.device", repeats: int = 20) -> float:
     """Seconds of the fastest of some runs: a ceiling is what was reached once."""
+    from turns import wait_for
+
     seconds = []
     for _ in range(repeats + 2):
-        synchronise(device)
+        wait_for(device)
         begun = time.perf_counter()
         action()
-        synchronise(device)
+        wait_for(device)
         seconds.append(time.perf_counter() - begun)
     return min(seconds[2:])
-
-
-def synchronise(device: "torch.device") -> None:
-    """Wait until the device has done all it was asked."""
-    if device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(device)

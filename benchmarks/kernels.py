@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from chips import synchronise
 from costs import Shape
 from torch.profiler import ProfilerActivity, profile, record_function
+from turns import wait_for
 
 from posenc.model import Transformer
 from posenc.objectives import loss
@@ -69,11 +69,11 @@ def measure(shape: Shape, device: torch.device, compiled: bool, rounds: int, ste
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     for _ in range(rounds):
-        synchronise(device)
+        wait_for(device)
         begun = time.perf_counter()
         for _ in range(steps):
             step()
-        synchronise(device)
+        wait_for(device)
         seconds.append((time.perf_counter() - begun) / steps)
     peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     return Measured(seconds, profiled(step, shape, device, steps), peak)
@@ -117,7 +117,7 @@ def profiled(step: Step, shape: Shape, device: torch.device, steps: int) -> dict
     with profile(activities=activities, record_shapes=True) as profiler:
         for _ in range(steps):
             step()
-        synchronise(device)
+        wait_for(device)
     sums = [dict(part_sums(list(events), shape, device)) for events in by_step(profiler.events(), steps)]
     seen = sorted({part for one in sums for part in one})
     return {part: statistics.median(one.get(part, 0.0) for one in sums) for part in seen}

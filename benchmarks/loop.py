@@ -16,19 +16,6 @@ CONF = Path(__file__).parent.parent / "conf"
 OURS = ("training", "waiting for a batch", "logging", "loop")
 
 
-def composed(overrides: list[str]) -> Any:
-    """The configuration of a command line, and the choices made in it."""
-    from hydra import compose, initialize_config_dir
-    from omegaconf import open_dict
-
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", overrides=overrides, return_hydra_config=True)
-    choices = dict(config.hydra.runtime.choices)
-    with open_dict(config):
-        del config["hydra"]
-    return config, choices
-
-
 def with_lightning(config: Any, choices: dict[str, str]) -> dict[str, float]:
     """Milliseconds a step of a whole run, by phase."""
     from posenc.training.run import run
@@ -81,16 +68,15 @@ def main() -> None:
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     import torch
 
-    from posenc.config import register_resolvers
+    from posenc.config import composed
     from posenc.training import provenance
     from posenc.training.hardware import best_device
 
-    register_resolvers()
     ours: list[dict[str, float]] = []
     theirs: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         steps = [f"steps={given.steps}", f"eval_every={given.steps}", "name=loop", "rerun=true", f"runs={folder}"]
-        config, choices = composed([*steps, *given.overrides])
+        config, choices = composed(CONF, [*steps, *given.overrides])
         for _ in range(given.rounds + 1):
             ours.append(with_lightning(config, choices))
             theirs.append(bare(config, choices))

@@ -10,11 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from posenc.building import build, build_model
-from posenc.config import register_resolvers
+from posenc.config import composed
 from posenc.objectives import loss_of
 from posenc.training import provenance
 from posenc.training.hardware import keep_freed_memory
@@ -25,9 +23,7 @@ SCHEMES = "none,learned,sinusoidal,rope,rope_partial,xpos,alibi,t5"
 
 def trained(overrides: list[str], device: torch.device, compile_it: bool) -> Callable[[], None]:
     """A training step of what a command line describes."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = OmegaConf.to_container(compose("config", overrides=overrides), resolve=True)
-    assert isinstance(config, dict)
+    config, _ = composed(CONF, overrides)
     objective = build(config, "objective", vocab_size=build(config, "tokenizer").vocab_size)
     model = build_model(config, objective).to(device)
     optimiser, _ = build(config, "optim").build(model, config["steps"])
@@ -67,7 +63,6 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     device = torch.device(given.device)
     synchronise = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    register_resolvers()
     torch._dynamo.config.recompile_limit = 64  # each scheme is a graph of its own
     if device.type == "cpu":
         keep_freed_memory()  # as a run does

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from hypothesis import settings
 from omegaconf import OmegaConf
 
-from posenc.config import register_resolvers
+from posenc.config import composed as config_and_choices
 
 # Toy models gain nothing from threads, and two test processes of two threads each get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -56,9 +55,7 @@ def clean_environment() -> dict[str, str]:
 
 def composed(*overrides: str) -> dict:
     """The resolved configuration of a command line."""
-    register_resolvers()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
+    config = OmegaConf.to_container(config_and_choices(CONF, overrides)[0], resolve=True)
     assert isinstance(config, dict)
     return config
 

@@ -12,9 +12,10 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posenc.errors import UserError
 
@@ -33,6 +34,24 @@ def register_resolvers() -> None:
     """Make `${head_dim:width,heads}` and `${bidirectional:objective}` known to the configuration files."""
     OmegaConf.register_new_resolver("head_dim", _head_dim, replace=True)
     OmegaConf.register_new_resolver("bidirectional", _bidirectional, replace=True)
+
+
+def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
+    """What train.py would be given for the same overrides: the configuration, and the choice made in each group.
+
+    Args:
+        conf: the folder of the configuration files.
+        overrides: as on the command line.
+    """
+    from hydra import compose, initialize_config_dir
+
+    register_resolvers()
+    with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
+        configuration = compose("config", overrides=list(overrides), return_hydra_config=True)
+    choices = dict(configuration.hydra.runtime.choices)
+    with open_dict(configuration):
+        del configuration["hydra"]
+    return configuration, choices
 
 
 def _head_dim(width: Any, heads: Any) -> int:

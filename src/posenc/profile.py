@@ -66,10 +66,14 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     Raises:
         UserError: if the configuration cannot be used, or `out` exists or cannot be written. Nothing is written then.
     """
-    config, choices = _composed(overrides)
+    from omegaconf import OmegaConf
+
+    from posenc.config import check, composed
+
+    configuration, choices = composed(CONF, overrides)
+    config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch: its tracer would announce itself on stderr
     from posenc.building import build
-    from posenc.config import check
     from posenc.training.provenance import hardware as chip
 
     settings, hardware = check(config), build(config, "trainer")
@@ -87,22 +91,6 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     _show_phases(clock, settings.batch_size * settings.context)
     _show_operations(profiler)
     print(f"\nTrace: {file}. To look at it, drag it into https://ui.perfetto.dev or chrome://tracing.")
-
-
-def _composed(overrides: Sequence[str]) -> tuple[dict[str, Any], Mapping[str, str]]:
-    """The resolved configuration, and the choice made in each group."""
-    from hydra import compose, initialize_config_dir
-    from omegaconf import OmegaConf, open_dict
-
-    from posenc.config import register_resolvers
-
-    register_resolvers()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose("config", overrides=list(overrides), return_hydra_config=True)
-    choices = dict(composed.hydra.runtime.choices)
-    with open_dict(composed):
-        del composed["hydra"]
-    return cast(dict[str, Any], OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)), choices
 
 
 def _device(accelerator: str) -> "torch.device":
