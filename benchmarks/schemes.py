@@ -21,7 +21,7 @@ CONF = Path(__file__).parent.parent / "conf"
 SCHEMES = "none,learned,sinusoidal,rope,rope_partial,xpos,alibi,t5"
 
 
-def trained(overrides: list[str], device: torch.device, compile_it: bool) -> Callable[[], None]:
+def trained(overrides: list[str], device: torch.device) -> Callable[[], None]:
     """A training step of what a command line describes."""
     config, _ = composed(CONF, overrides)
     objective = build(config, "objective", vocab_size=build(config, "tokenizer").vocab_size)
@@ -33,7 +33,7 @@ def trained(overrides: list[str], device: torch.device, compile_it: bool) -> Cal
     def plain(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return loss_of(model, inputs, targets)
 
-    compiled = torch.compile(plain, fullgraph=True, dynamic=False) if compile_it else plain
+    compiled = build(config, "trainer").compiled(plain)
 
     def step() -> None:
         with torch.autocast(device.type, dtype=torch.bfloat16):
@@ -52,10 +52,9 @@ def main() -> None:
     parser.add_argument(
         "--schemes",
         default=SCHEMES,
-        help="names in conf/pos, the sinusoid among them; 'rope pos.layout=half' is one too",
+        help="names in conf/pos, the sinusoid among them; 'rope trainer.compile=true' is one too",
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--steps", type=int, default=3, help="of each scheme in a round")
@@ -66,10 +65,7 @@ def main() -> None:
     torch._dynamo.config.recompile_limit = 64  # each scheme is a graph of its own
     if device.type == "cpu":
         keep_freed_memory()  # as a run does
-    steps = {
-        name: trained([*given.overrides, *f"pos={name}".split()], device, given.compile)
-        for name in given.schemes.split(",")
-    }
+    steps = {name: trained([*given.overrides, *f"pos={name}".split()], device) for name in given.schemes.split(",")}
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(given.rounds + 2):
         for name, step in steps.items():
@@ -79,7 +75,7 @@ def main() -> None:
                 step()
             synchronise()
             times[name].append((time.perf_counter() - begun) / given.steps)
-    print(f"{provenance.hardware(device)}, torch {torch.__version__}, bf16{', compiled' if given.compile else ''}")
+    print(f"{provenance.hardware(device)}, torch {torch.__version__}, bf16; {' '.join(given.overrides) or 'default'}")
     print("| scheme | ms a step, median | against sinusoidal, median of rounds | middle half of the rounds |")
     print("|---|---|---|---|")
     for name, values in times.items():
