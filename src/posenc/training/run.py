@@ -17,6 +17,7 @@ from posenc.config import Settings, check, identity
 from posenc.directory import RunDirectory
 from posenc.errors import UserError
 from posenc.imports import imported, importing
+from posenc.training.phases import Phases
 
 
 def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def train(
     config: Mapping[str, Any], settings: Settings, directory: RunDirectory, corpus: Any, hardware: Any
 ) -> dict[str, Any]:
     """Instantiate, fit and finish."""
+    phases = Phases()
     optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     model = build_model(config, objective)
@@ -65,10 +67,7 @@ def train(
         from posenc.training.efficiency import forget_peak_memory
         from posenc.training.heads import Heads
         from posenc.training.module import LanguageModelling
-        from posenc.training.phases import Phases
     imported()
-
-    phases = Phases()
     _hush()
     progress = Progress(f"{directory.scheme}, seed {settings.seed}", settings.steps)
     curve = Curve(directory, settings.log_every, settings.batch_size * settings.context, phases, [progress.show])
