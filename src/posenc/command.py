@@ -11,15 +11,18 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config import nearest
-from posenc.errors import UserError
+from posenc.errors import RunError, Stopped, UserError
 
+FAILED = 1
 MISUSE = 2
 INTERRUPTED = 130
 
 
 @contextmanager
 def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None) -> Iterator[None]:
-    """Turn what a user can cause into one sentence and exit code 2 (130 for Ctrl-C).
+    """Turn what a user can cause into one sentence and an exit code: 2 for a wrong command, 1 for a run that failed.
+
+    After a signal it is 128 and the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
 
     Args:
         arguments: the command line, to say which of them is wrong.
@@ -37,6 +40,10 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(str(error), MISUSE)
     except (HydraException, OmegaConfBaseException) as error:
         _leave(explain(error, arguments, conf), MISUSE)
+    except RunError as error:
+        _leave(str(error), FAILED)
+    except Stopped as stopped:
+        _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
         _leave("stopped; the same command goes on from the last checkpoint", INTERRUPTED)
 

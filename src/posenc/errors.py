@@ -1,5 +1,36 @@
-"""What a user can cause, told in one sentence."""
+"""What goes wrong without being a fault of the program, told in one sentence; no traceback is shown for it."""
+
+import signal
 
 
 class UserError(Exception):
-    """A wrong key, value, file or directory. The message is the whole explanation; no traceback is shown."""
+    """A wrong key, value, file or directory, found before anything was trained. The message is the whole explanation."""
+
+
+class RunError(Exception):
+    """What ended a run while it went on: a full disk, too little memory, a loss that is no number.
+
+    The message is the whole explanation.
+    """
+
+
+class Stopped(BaseException):
+    """A signal asked this process to end; not an error, so that nothing takes it for one.
+
+    Args:
+        signum: the signal.
+        message: what has been saved, and where.
+    """
+
+    def __init__(self, signum: int, message: str) -> None:
+        super().__init__(message)
+        self.signum = signum
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell has it: 130 after Ctrl-C, 143 after SIGTERM."""
+        return 128 + self.signum
+
+    @property
+    def signal_name(self) -> str:
+        return signal.Signals(self.signum).name

@@ -14,7 +14,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from posenc.directory import FAILED_JOBS, failed_jobs
-from posenc.errors import UserError
+from posenc.errors import RunError, UserError
 
 FAILED = 1
 NOTES = "POSENC_FAILED_JOBS"
@@ -31,8 +31,9 @@ def failures_noted() -> Iterator[None]:
         yield
     except Exception as error:
         hydra = HydraConfig.get()
-        sentence = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        if not isinstance(error, UserError):
+        told = isinstance(error, UserError | RunError)
+        sentence = str(error) if told else f"{type(error).__name__}: {error}"
+        if not told:
             traceback.print_exc()
         job = {"job": hydra.job.override_dirname or "the only job", "error": sentence}
         print(f"{job['job']} failed: {sentence}", file=sys.stderr, flush=True)
