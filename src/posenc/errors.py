@@ -4,7 +4,7 @@ import signal
 
 
 class UserError(Exception):
-    """A wrong key, value, file or directory, found before anything was trained. The message is the whole explanation."""
+    """A wrong key, value, file or directory, found before anything is trained. The message is the whole explanation."""
 
 
 class RunError(Exception):
