@@ -45,7 +45,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     except Stopped as stopped:
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
-        _leave("stopped; the same command goes on from the last checkpoint", INTERRUPTED)
+        _leave("stopped", INTERRUPTED)
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:

@@ -4,12 +4,19 @@ import csv
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from omegaconf import OmegaConf
+
+from posenc.atomic import FULL, clear_partial, no_space, whole
+from posenc.errors import RunError, UserError
 
 COLUMNS = (
     "step",
@@ -31,13 +38,14 @@ FAILED_JOBS = "failed_jobs.jsonl"
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file by atomic rename: whole, or not at all."""
-    partial = file.with_name(file.name + ".partial")
-    with partial.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, file)
+    """Write a text file whole, or not at all.
+
+    Raises:
+        RunError: if the disk is full.
+    """
+    data = text.encode()
+    with whole(file, lambda: len(data)) as writing:
+        writing.stream.write(data)
 
 
 @dataclass(frozen=True)
@@ -76,9 +84,38 @@ class RunDirectory:
     def summary(self) -> dict[str, Any]:
         return json.loads((self.path / "summary.json").read_text())
 
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep a second process with the same command out of the directory, and tell it who is in.
+
+        Raises:
+            UserError: if another process holds it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        holder = self.path / "holder.txt"
+        lock = FileLock(self.path / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            who = holder.read_text().strip() if holder.exists() else "another process"
+            raise UserError(f"{who} is training this run, in {self.path}") from error
+        try:
+            clear_partial(self.path)
+            since = datetime.now(UTC).strftime("%F %T UTC")
+            write_whole(holder, f"process {os.getpid()} on {socket.gethostname()} (since {since})\n")
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+            lock.release()
+
     def create(self, config: Mapping[str, Any]) -> None:
         """Make the directory and write down the configuration."""
-        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        clear_partial(self.checkpoints)
         write_whole(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
 
     def run_id(self) -> str:
@@ -87,9 +124,6 @@ class RunDirectory:
         if not file.exists():
             write_whole(file, secrets.token_hex(6) + "\n")
         return file.read_text().strip()
-
-    def last_checkpoint(self) -> Path | None:
-        return max((self.path / "checkpoints").glob("step-*.ckpt"), default=None)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         write_whole(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
@@ -107,9 +141,24 @@ class MetricsFile:
         write_whole(file, ",".join(columns) + "\n" + self._lines(kept))
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows, at once and whole; a column without a value stays empty."""
-        with self.file.open("a") as stream:
-            stream.write(self._lines(rows))
+        """Add rows, at once and whole; a column without a value stays empty.
+
+        Raises:
+            RunError: if the disk is full.
+        """
+        lines = self._lines(rows)
+        try:
+            with self.file.open("a") as stream:
+                stream.write(lines)
+        except OSError as error:
+            if error.errno in FULL:
+                raise RunError(no_space(self.file, f"{len(lines):,} bytes more")) from error
+            raise
+
+    def sync(self) -> None:
+        """Have every row on disk: a checkpoint must not outlive, in a power cut, the rows that came before it."""
+        with self.file.open("r+") as stream:
+            os.fsync(stream.fileno())
 
     def _lines(self, rows: Iterable[Mapping[str, Any]]) -> str:
         return "".join(",".join(str(row.get(column, "")) for column in self.columns) + "\n" for row in rows)

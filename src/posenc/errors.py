@@ -1,7 +1,5 @@
 """What goes wrong without being a fault of the program, told in one sentence; no traceback is shown for it."""
 
-import signal
-
 
 class UserError(Exception):
     """A wrong key, value, file or directory, found before anything is trained. The message is the whole explanation."""
@@ -30,7 +28,3 @@ class Stopped(BaseException):
     def exit_code(self) -> int:
         """As a shell has it: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self.signum
-
-    @property
-    def signal_name(self) -> str:
-        return signal.Signals(self.signum).name

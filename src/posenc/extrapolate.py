@@ -73,12 +73,12 @@ def _evaluate(run: Run, again: bool) -> bool:
     Raises:
         UserError: if the run's checkpoint or text is gone, or not what it was.
     """
-    from posenc.directory import RunDirectory
+    from posenc.checkpoints import newest_first
     from posenc.lengths import Lengths, name_of, write
     from posenc.trained import load
 
     directory = Path(run.source)
-    checkpoint = _checksum(RunDirectory(directory, "", "", 0).last_checkpoint())
+    checkpoint = _checksum(next(iter(newest_first(directory / "checkpoints")), None))
     known = None if again else _known(directory)
     if known and checkpoint in (known.checkpoint, DELETED):  # what a deleted one came to still holds
         return False

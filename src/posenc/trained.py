@@ -1,9 +1,11 @@
 """A finished run's model, read back from its directory."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posenc.checkpoints import newest
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,18 +32,18 @@ class Trained:
 
 
 def last_checkpoint(run: Path) -> Path:
-    """The newest checkpoint of a run.
+    """The newest checkpoint of a run that is whole.
 
     Raises:
         UserError: if there is no run, or no checkpoint in it.
     """
-    from posenc.directory import RunDirectory
-
     if not (run / "config.yaml").exists():
         raise UserError(f"{run} is not a run directory: it has no config.yaml")
-    checkpoint = RunDirectory(run, "", "", 0).last_checkpoint()
+    checkpoint, damaged = newest(run / "checkpoints")
     if checkpoint is None:
-        raise UserError(f"{run} has no checkpoint")
+        raise UserError(f"{damaged[0]} is damaged" if damaged else f"{run} has no checkpoint")
+    if damaged:
+        print(f"{damaged[0]} is damaged; {checkpoint.name} is used.", file=sys.stderr)
     return checkpoint
 
 

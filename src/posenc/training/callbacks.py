@@ -1,22 +1,23 @@
-"""What happens beside the training step: the curve, the checkpoints, the progress."""
+"""What happens beside the training step: the curve and the progress. Checkpoints are a file of their own."""
 
-import os
+import math
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing import parent_process
-from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
+from posenc import checkpoints
 from posenc.directory import COLUMNS, MetricsFile, RunDirectory
+from posenc.errors import RunError
 from posenc.training.efficiency import flops_per_token, peak_flops
 from posenc.training.heads import HEAD_COLUMNS
-from posenc.training.phases import CHECKPOINTS, HEADS, LOGGING, LOOP, TRAINING, VALIDATION, Phases
+from posenc.training.phases import HEADS, LOGGING, LOOP, TRAINING, VALIDATION, Phases
+from posenc.training.signals import Signals
 
 Row = dict[str, Any]
 
@@ -24,16 +25,21 @@ Row = dict[str, Any]
 class Curve(Callback):
     """Writes metrics.csv, and the same rows to every logger; after a validation also attention.csv, a row a head.
 
+    What is begun and not yet written at some step goes into the checkpoint: a run may be stopped at any of them.
+
     Attributes:
         seconds: spent training so far: validation, checkpoints and interruptions are left out.
+        row: the last row, written or pending.
         share_of_peak: of the device's peak that one token a second uses (model FLOPs utilisation); None where the
             peak is not known.
 
     Args:
         directory: the run's.
         every: steps between rows.
+        validate_every: steps between validations.
         tokens_per_step: over all devices.
         phases: told what the run is doing.
+        signals: which may ask to leave a validation for the next start.
         listeners: called with each row as it is written.
     """
 
@@ -41,34 +47,48 @@ class Curve(Callback):
         self,
         directory: RunDirectory,
         every: int,
+        validate_every: int,
         tokens_per_step: int,
         phases: Phases,
+        signals: Signals,
         listeners: list[Callable[[Row], None]],
     ) -> None:
-        self.directory, self.every, self.tokens_per_step = directory, every, tokens_per_step
-        self.phases, self.listeners = phases, listeners
+        self.directory, self.every, self.validate_every = directory, every, validate_every
+        self.tokens_per_step = tokens_per_step
+        self.phases, self.signals, self.listeners = phases, signals, listeners
         self.share_of_peak: float | None = None
         self.seconds = 0.0
         self.row: Row = {}
+        self._pending = False
         self._resumed: float | None = None
         self._since_row = 0.0
-        self._loss: torch.Tensor | float = 0.0
+        self._losses: list[torch.Tensor | float] = []
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seconds": self.seconds, "row": self.row}
+        return {
+            "seconds": self._seconds_now(),
+            "row": self.row,
+            "pending": self._pending,
+            "since_row": self._since_row,
+            "losses": [float(loss) for loss in self._losses],
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.row = state_dict["seconds"], state_dict["row"]
+        self._pending = state_dict.get("pending", False)  # those of earlier versions end with a row
+        self._since_row = state_dict.get("since_row", self.seconds)
+        self._losses = list(state_dict.get("losses", []))
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         peak = peak_flops(pl_module.device, str(trainer.precision))
         if peak is not None:
             self.share_of_peak = flops_per_token(pl_module.model, pl_module.context) / peak
-        resumed_at = trainer.global_step
-        self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, resumed_at)
-        self.heads_file = MetricsFile(self.directory.path / "attention.csv", ("step", *HEAD_COLUMNS), resumed_at)
-        self._since_row = self.seconds
+        written = trainer.global_step - self._pending
+        self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
+        self.heads_file = MetricsFile(self.directory.path / "attention.csv", ("step", *HEAD_COLUMNS), written)
         self.phases.enter(LOOP)
+        if self._pending:
+            self._complete(trainer, pl_module)
 
     def on_train_batch_start(self, *_: Any) -> None:
         self.phases.enter(TRAINING)
@@ -76,106 +96,104 @@ class Curve(Callback):
             self._resumed = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
-        self._loss = self._loss + outputs["loss"].detach()
-        step = trainer.global_step
-        if step % self.every:
+        loss, step = outputs["loss"].detach().clone(), trainer.global_step
+        self._losses.append(loss)
+        if loss.device.type == "cpu":  # elsewhere a look at every loss would hold up the device
+            self.refuse_lost(pl_module, step)
+        if step % self.every == 0:
+            self._finish_row(pl_module, step)  # waits for the device, so that the clock is right
             self.phases.enter(LOOP)
-            return
-        loss = float(self._loss) / self.every  # waits for the device, so that the clock is right
-        self._stop_clock()
-        self.phases.enter(LOOP)
+            self._complete(trainer, pl_module)
+        else:
+            self.phases.enter(LOOP)
+
+    def _finish_row(self, pl_module: Any, step: int) -> None:
+        losses = self.refuse_lost(pl_module, step)
+        self._losses = []
+        self.seconds, self._resumed = self._seconds_now(), None
         speed = self.every * self.tokens_per_step / (self.seconds - self._since_row)
+        self._since_row = self.seconds
         self.row = {
             "step": step,
             "tokens": step * self.tokens_per_step,
             "seconds": round(self.seconds, 3),
-            "train_loss": loss,
-            # The schedule has already moved on to the next step.
-            "learning_rate": pl_module.optim.lr * pl_module.optim.share_of_peak(step - 1, pl_module.steps),
+            "train_loss": sum(losses) / self.every,
+            "learning_rate": pl_module.learning_rate(step),
             "gradient_norm": float(pl_module.gradient_norm),
             "tokens_per_s": round(speed),
         }
         if self.share_of_peak is not None:
             self.row["mfu"] = round(speed * self.share_of_peak, 4)
-        self._loss, self._since_row = 0.0, self.seconds
-        if step % trainer.val_check_interval:
-            self._publish(trainer)
+        self._pending = True
 
-    def on_validation_start(self, *_: Any) -> None:
-        self.phases.enter(VALIDATION)
+    def refuse_lost(self, pl_module: Any, step: int) -> list[float]:
+        """The losses since the last row, up to this step.
 
-    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
-        self.row["val_loss"] = float(pl_module.validation_loss)
-        self.phases.enter(LOOP)
-        if self.row["step"] % pl_module.heads.every == 0:
-            with self.phases.within(HEADS), trainer.precision_plugin.forward_context():
-                heads = pl_module.heads.measure(pl_module.model)
-            self.row["previous_token"] = max(head["1"] for head in heads)
-            self.row["induction"] = max(head["induction"] for head in heads)
-            self._append(trainer, self.heads_file, [{"step": self.row["step"], **head} for head in heads])
-        self._publish(trainer)
+        Raises:
+            RunError: if one of them, or the last gradient, is no finite number: nothing of it is to be saved.
+        """
+        losses = [float(loss) for loss in self._losses]
+        first = step - len(losses) + 1
+        wrong = [(first + place, "loss", loss) for place, loss in enumerate(losses) if not math.isfinite(loss)]
+        if not wrong and not math.isfinite(norm := float(pl_module.gradient_norm)):
+            wrong = [(step, "gradient's norm", norm)]
+        if wrong:
+            at, what, value = wrong[0]
+            kept = checkpoints.newest_first(self.directory.checkpoints)
+            stays = f"{kept[0].name} stays" if kept else "there is no checkpoint yet"
+            raise RunError(
+                f"the {what} is {value} at step {at}, where the learning rate was {pl_module.learning_rate(at):.3g}: "
+                f"try a lower optim.lr; {stays} in {self.directory.path}"
+            )
+        return losses
 
-    def _stop_clock(self) -> None:
-        assert self._resumed is not None
-        self.seconds += time.perf_counter() - self._resumed
-        self._resumed = None
+    def _complete(self, trainer: Trainer, pl_module: Any) -> None:
+        """Validate if it is time, and write the row; both stay pending if the run is to stop before its end."""
+        step = self.row["step"]
+        if step % self.validate_every == 0:
+            with self.phases.within(VALIDATION):
+                loss = pl_module.validate(lambda: self._called_away(pl_module, step))
+            if loss is None:
+                return
+            self.row["val_loss"] = loss
+            if step % pl_module.heads.every == 0:
+                self._measure_heads(trainer, pl_module)
+        self._pending = False
+        self._append(trainer, self.file, [self.row])
+        if trainer.is_global_zero:
+            with self.phases.within(LOGGING):
+                for logger in trainer.loggers:
+                    logger.log_metrics(self.row, step=step)
+                for listener in self.listeners:
+                    listener(self.row)
+
+    def _called_away(self, pl_module: Any, step: int) -> bool:
+        """Whether a validation is to be left for the next start; there is none after the last step."""
+        return self.signals.received is not None and step < pl_module.steps
+
+    def _measure_heads(self, trainer: Trainer, pl_module: Any) -> None:
+        with self.phases.within(HEADS), trainer.precision_plugin.forward_context():
+            heads = pl_module.heads.measure(pl_module.model)
+        self.row["previous_token"] = max(head["1"] for head in heads)
+        self.row["induction"] = max(head["induction"] for head in heads)
+        self._append(trainer, self.heads_file, [{"step": self.row["step"], **head} for head in heads])
+
+    def just_validated(self, step: int) -> bool:
+        """Whether this step's row is on disk, with a validation."""
+        return step % self.validate_every == 0 and not self._pending
+
+    def sync(self) -> None:
+        """Have every row on disk."""
+        self.file.sync()
+        self.heads_file.sync()
+
+    def _seconds_now(self) -> float:
+        return self.seconds + (0.0 if self._resumed is None else time.perf_counter() - self._resumed)
 
     def _append(self, trainer: Trainer, file: MetricsFile, rows: list[Row]) -> None:
         if trainer.is_global_zero:
             with self.phases.within(LOGGING):
                 file.append(rows)
-
-    def _publish(self, trainer: Trainer) -> None:
-        self._append(trainer, self.file, [self.row])
-        if trainer.is_global_zero:
-            with self.phases.within(LOGGING):
-                for logger in trainer.loggers:
-                    logger.log_metrics(self.row, step=self.row["step"])
-                for listener in self.listeners:
-                    listener(self.row)
-
-
-class AtomicCheckpoints(TorchCheckpointIO):
-    """Writes beside the file and renames: a checkpoint is whole, or it is not there."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:  # noqa: ARG002
-        partial = Path(f"{path}.partial")
-        with partial.open("wb") as stream:
-            torch.save(checkpoint, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, path)
-
-
-class Checkpoints(Callback):
-    """Saves after a validation, when enough time has passed, and at the end; keeps the last two.
-
-    Just after a validation nothing is half done: every row up to this step is on disk and no loss is pending.
-    This must come after `Curve` in the list of callbacks.
-
-    Args:
-        directory: the run's.
-        seconds: least time between two checkpoints.
-        phases: told what the run is doing.
-    """
-
-    def __init__(self, directory: RunDirectory, seconds: float, phases: Phases) -> None:
-        self.folder, self.seconds, self.phases = directory.path / "checkpoints", seconds, phases
-        self._saved = time.monotonic()
-
-    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
-        step = trainer.global_step
-        if step < pl_module.steps and time.monotonic() - self._saved < self.seconds:
-            return
-        with self.phases.within(CHECKPOINTS):
-            self._save(trainer, step)
-
-    def _save(self, trainer: Trainer, step: int) -> None:
-        trainer.save_checkpoint(self.folder / f"step-{step:09d}.ckpt", weights_only=False)
-        self._saved = time.monotonic()
-        if trainer.is_global_zero:
-            for old in sorted(self.folder.glob("step-*.ckpt"))[:-2]:
-                old.unlink()
 
 
 class Progress(Callback):

@@ -1,16 +1,16 @@
-"""The training step, the validation step and the batches they are given."""
+"""The training step, the validation and the batches they are given."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
 
 from posenc.data.batches import Batches
 from posenc.model import Transformer
 from posenc.objectives import UNSEEN, Objective, loss_of
+from posenc.training.checkpoints import refuse_foreign
 from posenc.training.hardware import Hardware
 from posenc.training.heads import Heads
 from posenc.training.optim import AdamWCosine
@@ -49,12 +49,11 @@ class LanguageModelling(LightningModule):
         super().__init__()
         self.model, self.objective, self.optim = model, objective, optim
         self.batches, self.heads, self.steps = batches, heads, steps
-        self.validation = TensorDataset(*validation)
+        self.validation = validation
         self.context = validation[1].shape[1]
         self.validated = int((validation[1] != UNSEEN).sum())
         self.configuration = dict(configuration)
         self.gradient_norm = torch.zeros(())
-        self.validation_loss = torch.zeros(())
         self.phases, self.hardware = phases, hardware
         self.loss_of = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
@@ -64,7 +63,7 @@ class LanguageModelling(LightningModule):
             return
         with self.phases.within(COMPILING):
             train = [part.to(self.device) for part in (self.batches.batch(0), self.batches.noise(0))]
-            valid = [part.to(self.device) for part in next(iter(self.val_dataloader()))]
+            valid = [part.to(self.device) for part in next(self._validation_batches())]
             for _ in range(3 if self.hardware.cuda_graphs else 1):  # a CUDA graph is recorded at the second call
                 with self.trainer.precision_plugin.forward_context():
                     self.training_step(train, 0).backward()
@@ -83,15 +82,30 @@ class LanguageModelling(LightningModule):
         self._mark()
         return self.loss_of(*self.objective.examples(*batch))
 
-    def on_validation_epoch_start(self) -> None:
-        self.validation_loss = torch.zeros((), device=self.device)
+    @torch.no_grad()
+    def validate(self, called_away: Callable[[], bool]) -> float | None:
+        """Mean loss in nats per predicted token over all validation windows; None if it was called away before."""
+        total = torch.zeros((), device=self.device)
+        for batch in self._validation_batches():
+            if called_away():
+                return None
+            inputs, targets = (part.to(self.device) for part in batch)
+            self._mark()
+            with self.trainer.precision_plugin.forward_context():
+                total += self.loss_of(inputs, targets) * ((targets != UNSEEN).sum() / self.validated)
+        return total.item()
 
-    def validation_step(self, batch: Sequence[Tensor], _: int) -> None:
-        """Add the share of these windows to the mean loss over all of them."""
-        self._mark()
-        inputs, targets = batch
-        share = (targets != UNSEEN).sum() / self.validated
-        self.validation_loss += self.loss_of(inputs, targets) * share
+    def _validation_batches(self) -> Iterator[Sequence[Tensor]]:
+        """Batches of one size if there is one near the training's, so that one compiled graph serves them all."""
+        inputs, targets = self.validation
+        largest = self.batches.batch_size
+        even = [size for size in range((largest + 1) // 2, largest + 1) if len(inputs) % size == 0]
+        size = max(even, default=largest)
+        return zip(inputs.split(size), targets.split(size), strict=True)
+
+    def learning_rate(self, step: int) -> float:
+        """The one that led to `step` updates."""
+        return self.optim.lr * self.optim.share_of_peak(step - 1, self.steps)
 
     def configure_optimizers(self) -> Any:
         optimiser, schedule = self.optim.build(self.model, self.steps)
@@ -114,11 +128,8 @@ class LanguageModelling(LightningModule):
                 return
             yield batch
 
-    def val_dataloader(self) -> DataLoader:
-        """Batches of one size if there is one near the training's, so that one compiled graph serves them all."""
-        windows, largest = len(self.validation), self.batches.batch_size
-        even = [size for size in range((largest + 1) // 2, largest + 1) if windows % size == 0]
-        return DataLoader(self.validation, batch_size=max(even, default=largest))
-
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["configuration"] = self.configuration
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        refuse_foreign(checkpoint, self.configuration)

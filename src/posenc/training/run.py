@@ -3,13 +3,11 @@
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.building import build, build_model
@@ -17,7 +15,9 @@ from posenc.config import Settings, check, identity
 from posenc.directory import RunDirectory
 from posenc.errors import UserError
 from posenc.imports import imported, importing
+from posenc.training.memory import memory_told
 from posenc.training.phases import Phases
+from posenc.training.signals import Signals
 
 
 def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
@@ -32,7 +32,14 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
 
     Raises:
         UserError: if the configuration or the corpus cannot be used. Nothing has been written then.
+        RunError: if it cannot go on: no memory, no space on disk, a loss that is no number.
+        Stopped: after a signal.
     """
+    with Signals() as signals, memory_told(cfg):
+        return _run(cfg, choices, signals)
+
+
+def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[str, Any]:
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
     with importing():
         settings = check(config)
@@ -45,11 +52,16 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         return show_finished(directory)
     chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
     made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
-    return train({**config, **made_of}, settings, directory, corpus, hardware)
+    return train({**config, **made_of}, settings, directory, corpus, hardware, signals)
 
 
 def train(
-    config: Mapping[str, Any], settings: Settings, directory: RunDirectory, corpus: Any, hardware: Any
+    config: Mapping[str, Any],
+    settings: Settings,
+    directory: RunDirectory,
+    corpus: Any,
+    hardware: Any,
+    signals: Signals,
 ) -> dict[str, Any]:
     """Instantiate, fit and finish."""
     phases = Phases()
@@ -63,20 +75,21 @@ def train(
         from posenc.data.batches import Batches, validation_noise, validation_windows
         from posenc.data.prepare import prepare
         from posenc.training import loggers
-        from posenc.training.callbacks import AtomicCheckpoints, Checkpoints, Curve, Progress
+        from posenc.training.callbacks import Curve, Progress
+        from posenc.training.checkpoints import CheckpointFiles, Checkpoints
         from posenc.training.efficiency import forget_peak_memory
         from posenc.training.heads import Heads
         from posenc.training.module import LanguageModelling
     imported()
     _hush()
     progress = Progress(f"{directory.scheme}, seed {settings.seed}", settings.steps)
-    curve = Curve(directory, settings.log_every, settings.batch_size * settings.context, phases, [progress.show])
+    tokens_per_step = settings.batch_size * settings.context
+    curve = Curve(directory, settings.log_every, settings.eval_every, tokens_per_step, phases, signals, [progress.show])
+    checkpoints = Checkpoints(directory, settings.checkpoint_seconds, phases, curve, signals)
     try:
         trainer = hardware.trainer(
             max_steps=settings.steps,
-            val_check_interval=settings.eval_every,
-            check_val_every_n_epoch=None,
-            num_sanity_val_steps=0,
+            limit_val_batches=0,  # validation is ours: it can be left and taken up again at the next start
             use_distributed_sampler=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -84,8 +97,8 @@ def train(
             logger=False,
             # Where Lightning would look for checkpoints of its own making: no other run's must be found there.
             default_root_dir=directory.path,
-            plugins=[AtomicCheckpoints(), LightningEnvironment()],
-            callbacks=[curve, Checkpoints(directory, settings.checkpoint_seconds, phases), progress],
+            plugins=[CheckpointFiles(), LightningEnvironment()],
+            callbacks=[curve, checkpoints, progress],
         )
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
@@ -100,7 +113,7 @@ def train(
         model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware
     )
 
-    with _held(directory):
+    with directory.held():
         if directory.finished():  # by another process, while this one was preparing
             return show_finished(directory)
         directory.create(config)
@@ -114,10 +127,8 @@ def train(
                 bytes_per_token = tokenizer.byte_lengths()[validation[1].numpy()].mean().item()
                 summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
             _finish(trainer, module, tokenizer, settings, directory, summary)
-        except BaseException as error:
+        except BaseException:
             loggers.close(trainer.loggers, failed=True)
-            if isinstance(error, SystemExit) and trainer.interrupted:  # how Lightning ends after Ctrl-C
-                raise KeyboardInterrupt from error
             raise
     return summary
 
@@ -131,9 +142,10 @@ def _fit(
 ) -> dict[str, Any]:
     """Train to the last step and say how it went."""
     from posenc.training import provenance
+    from posenc.training.checkpoints import usable
     from posenc.training.efficiency import peak_memory
 
-    checkpoint = directory.last_checkpoint()
+    checkpoint = usable(directory)
     parameters = sum(weight.numel() for weight in module.model.parameters())
     size = f"{parameters / 1e6:.2f}M parameters"
     print(
@@ -209,21 +221,6 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
         print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in told.items())}")
         print(f"  memory           {summary['peak_memory'] / 2**30:.2f} GiB at most")
     print(f"  written to       {directory.path}", flush=True)
-
-
-@contextmanager
-def _held(directory: RunDirectory) -> Iterator[None]:
-    """Keep a second process with the same command out of the directory."""
-    directory.path.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(directory.path / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise UserError(f"another process is training this run, in {directory.path}") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _hush() -> None:

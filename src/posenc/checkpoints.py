@@ -1,0 +1,52 @@
+"""Checkpoint files, step-<step>-<16 digits of the SHA-256>.ckpt: each tells by its name whether it is whole."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+KEPT = 2
+"""How many a run keeps: the newest, and one to go back to."""
+
+_NAME = re.compile(r"step-\d{9}(?:-([0-9a-f]{16}))?\.ckpt")
+"""Those of earlier versions of this program have no digits, and are not checked."""
+
+
+def stem(step: int) -> str:
+    """What a checkpoint is called before its digits are known."""
+    return f"step-{step:09d}"
+
+
+def digits(checksum: "hashlib._Hash") -> str:
+    """The part of a SHA-256 that is in the name."""
+    return checksum.hexdigest()[:16]
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """All checkpoints in a folder, damaged or not."""
+    return sorted((file for file in folder.glob("step-*.ckpt") if _NAME.fullmatch(file.name)), reverse=True)
+
+
+def intact(file: Path) -> bool:
+    """Whether a checkpoint holds the bytes that were written."""
+    named = _NAME.fullmatch(file.name)
+    if named is None or named[1] is None:
+        return named is not None
+    with file.open("rb") as stream:
+        return digits(hashlib.file_digest(stream, "sha256")) == named[1]
+
+
+def newest(folder: Path) -> tuple[Path | None, list[Path]]:
+    """The newest checkpoint that is whole, None if there is none, and the damaged ones that are newer."""
+    damaged: list[Path] = []
+    for file in newest_first(folder):
+        if intact(file):
+            return file, damaged
+        damaged.append(file)
+    return None, damaged
+
+
+def set_aside(damaged: list[Path]) -> Iterator[Path]:
+    """Rename damaged checkpoints, so that they are neither used nor counted; yields each under its new name."""
+    for file in damaged:
+        yield file.rename(file.with_name(f"{file.name}.damaged"))

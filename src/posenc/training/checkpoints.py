@@ -1,0 +1,196 @@
+"""Checkpoints: when they are written, and how they are written and read."""
+
+import hashlib
+import pickle
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch import Callback, Trainer
+
+from posenc import checkpoints
+from posenc.atomic import whole
+from posenc.config import NOT_THE_CURVE
+from posenc.directory import RunDirectory
+from posenc.errors import UserError
+from posenc.training.callbacks import Curve
+from posenc.training.phases import CHECKPOINTS, Phases
+from posenc.training.signals import Signals
+
+MADE_OF = ("choices", "precision")
+"""What `run` adds to a configuration; the text, added too, is compared."""
+
+
+class CheckpointFiles(TorchCheckpointIO):
+    """Writes checkpoints whole and under their checksum; reads tensors and plain data, and nothing that could act."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:  # noqa: ARG002
+        """Write `path`, a name without digits, with its digits.
+
+        Raises:
+            RunError: if the disk is full.
+        """
+        file = Path(path)
+        with whole(file.with_suffix(".ckpt"), lambda: _size(checkpoint)) as writing:
+            stream = _Checksum(writing.stream)
+            try:
+                torch.save(checkpoint, stream)  # type: ignore[arg-type]  # it asks for `write` and `flush` only
+            except RuntimeError:
+                if stream.error is None:
+                    raise
+                raise stream.error from None
+            writing.file = file.with_name(f"{file.name}-{checkpoints.digits(stream.checksum)}.ckpt")
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:  # noqa: ARG002
+        """
+        Raises:
+            UserError: if there is anything in it but tensors and plain data.
+        """
+        return load(Path(path))
+
+
+def load(file: Path) -> dict[str, Any]:
+    """What is in a checkpoint, on the CPU. Nothing in it is ever executed.
+
+    Raises:
+        UserError: if it is no checkpoint, or holds anything but tensors and plain data.
+    """
+    try:
+        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"{file} holds more than tensors and plain data: it was not loaded, nor run") from error
+    except (EOFError, KeyError, RuntimeError) as error:
+        raise UserError(f"{file} is not a checkpoint, or damaged") from error
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("configuration"), dict):
+        raise UserError(f"{file} is not a checkpoint of this program")
+    return checkpoint
+
+
+def refuse_foreign(checkpoint: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that another configuration has made.
+
+    Raises:
+        UserError: naming what differs.
+    """
+    apart = {*NOT_THE_CURVE, *MADE_OF}
+    theirs, ours = (dict(_flat(one, apart)) for one in (checkpoint["configuration"], configuration))
+    differing = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
+    if differing:
+        told = [f"{key}={theirs.get(key)} (here {ours.get(key)})" for key in differing[:3]]
+        more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+        raise UserError(f"the checkpoint is of another configuration: {', '.join(told)}{more}")
+
+
+def _flat(tree: Mapping[str, Any], apart: set[str], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in tree.items():
+        if not prefix and key in apart:
+            continue
+        rows += _flat(value, apart, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
+    return rows
+
+
+class _Checksum:
+    """Passes bytes on to a stream and adds them to a checksum.
+
+    Attributes:
+        error: why the stream did not take them; torch tells only that it failed.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.checksum = stream, hashlib.sha256()
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        self.checksum.update(data)
+        try:
+            return self.stream.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+class _Length:
+    """A stream that keeps nothing but how much it was given."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def write(self, data: Any) -> int:
+        self.bytes += memoryview(data).nbytes
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        pass
+
+
+def _size(checkpoint: Mapping[str, Any]) -> int:
+    length = _Length()
+    torch.save(checkpoint, length)  # type: ignore[arg-type]  # it asks for `write` and `flush` only
+    return length.bytes
+
+
+def usable(directory: RunDirectory) -> Path | None:
+    """The checkpoint to go on from, None if there is none; newer ones that are damaged are set aside and named."""
+    newest, damaged = checkpoints.newest(directory.checkpoints)
+    for aside in checkpoints.set_aside(damaged):
+        instead = f"the one before it, {newest.name}, is used" if newest else "the run begins anew"
+        print(f"{aside} is damaged (its checksum does not match); {instead}.", file=sys.stderr, flush=True)
+    return newest
+
+
+class Checkpoints(Callback):
+    """Saves when enough time has passed, at the end, and when a signal asks the run to stop; keeps the last two.
+
+    It is what ends a run that is to stop. This must come after `Curve` in the list of callbacks: what is due at a
+    step is then on disk, or pending in the checkpoint.
+
+    Args:
+        directory: the run's.
+        seconds: least time between two checkpoints.
+        phases: told what the run is doing.
+        curve: whose rows go with the checkpoint.
+        signals: what may stop the run.
+    """
+
+    def __init__(self, directory: RunDirectory, seconds: float, phases: Phases, curve: Curve, signals: Signals) -> None:
+        self.folder, self.seconds, self.phases = directory.checkpoints, seconds, phases
+        self.curve, self.signals = curve, signals
+        self._saved = time.monotonic()
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
+        self.signals.training()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        step = trainer.global_step
+        stopping = self.signals.received is not None
+        due = step == pl_module.steps or (
+            self.curve.just_validated(step) and time.monotonic() - self._saved >= self.seconds
+        )
+        if stopping or due:
+            self.curve.refuse_lost(pl_module, step)
+            with self.phases.within(CHECKPOINTS):
+                self._save(trainer, step)
+        if stopping:
+            self.signals.stop(
+                f"step {step} of {pl_module.steps} is saved in {checkpoints.newest_first(self.folder)[0]}"
+            )
+
+    def on_train_end(self, *_: Any) -> None:
+        self.signals.trained()
+
+    def _save(self, trainer: Trainer, step: int) -> None:
+        self.signals.saving()
+        self.curve.sync()
+        trainer.save_checkpoint(self.folder / checkpoints.stem(step), weights_only=False)
+        self._saved = time.monotonic()
+        if trainer.is_global_zero:
+            for old in checkpoints.newest_first(self.folder)[checkpoints.KEPT :]:
+                old.unlink()

@@ -1,0 +1,36 @@
+"""Too little memory, told in one sentence."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.errors import RunError
+
+SIZES = ("batch_size", "context", "model.layers", "model.width")
+"""What memory grows with."""
+
+NOT_ALLOCATED = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc")
+"""How torch says it: on a GPU, and on a CPU in three places."""
+
+
+@contextmanager
+def memory_told(cfg: DictConfig) -> Iterator[None]:
+    """Say what to lower where memory did not suffice.
+
+    Raises:
+        RunError: in place of the many ways in which torch, NumPy and Python say so.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise RunError(_sentence(cfg)) from error
+    except RuntimeError as error:  # torch.OutOfMemoryError is one, and on a CPU there is nothing more exact
+        if not any(words in str(error) for words in NOT_ALLOCATED):
+            raise
+        raise RunError(_sentence(cfg)) from error
+
+
+def _sentence(cfg: DictConfig) -> str:
+    sizes = ", ".join(f"{key}={OmegaConf.select(cfg, key)}" for key in SIZES)
+    return f"out of memory: lower one of {sizes}"
