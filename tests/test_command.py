@@ -152,5 +152,6 @@ def test_ctrl_c_is_not_a_traceback(tmp_path):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "goes on from the last checkpoint" in errors
+    assert "is saved in" in errors
+    assert "goes on from there" in errors
     assert "Traceback" not in errors

@@ -65,7 +65,7 @@ def test_a_linear_model_comes_back_from_its_checkpoint_with_its_random_direction
     from posenc.trained import load
 
     run = only(tmp_path / "runs" / "roformer_performer_tiny" / "rope", "seed0-*")
-    file = only(run / "checkpoints", "*20.ckpt")
+    file = only(run / "checkpoints", "step-000000020-*.ckpt")
     stored = torch.load(file, weights_only=True)["state_dict"]
     loaded = load(run).model.state_dict()
     directions = [name for name in loaded if name.endswith("directions")]

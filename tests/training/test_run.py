@@ -76,7 +76,7 @@ def test_a_run_directory_holds_everything(finished):
 
 
 def test_a_checkpoint_is_tensors_and_plain_data_with_its_configuration(finished):
-    file = only(only(finished / "smoke" / "rope") / "checkpoints", "*20.ckpt")
+    file = only(only(finished / "smoke" / "rope") / "checkpoints", "step-000000020-*.ckpt")
     checkpoint = torch.load(file, weights_only=True)
     assert checkpoint["global_step"] == 20
     assert checkpoint["configuration"]["optim"]["lr"] == 0.003
@@ -127,7 +127,7 @@ def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, tmp_path):
     resumed, whole = (only(tmp_path / "runs" / name / "rope") for name in ("smoke", "whole"))
     assert curve(resumed) == curve(whole)
     assert len(curve(whole)) == 40
-    weights = [torch.load(only(run / "checkpoints", "*200.ckpt"), weights_only=True) for run in (resumed, whole)]
+    weights = [torch.load(only(run / "checkpoints", "step-000000200-*.ckpt"), weights_only=True) for run in (resumed, whole)]
     for name, weight in weights[0]["state_dict"].items():
         assert torch.equal(weight, weights[1]["state_dict"][name]), name
 
@@ -156,7 +156,7 @@ def test_a_text_that_has_changed_under_its_path_is_another_run(train, tmp_path):
 def test_a_checkpoint_of_another_run_in_the_working_directory_is_not_loaded(train, finished, tmp_path):
     """Lightning resumes on SLURM from any hpc_ckpt_*.ckpt in its root directory, by default where one stands."""
     foreign = ROOT / "hpc_ckpt_1.ckpt"
-    shutil.copy(only(only(finished / "smoke" / "rope") / "checkpoints", "*20.ckpt"), foreign)
+    shutil.copy(only(only(finished / "smoke" / "rope") / "checkpoints", "step-000000020-*.ckpt"), foreign)
     try:
         result = train(*TINY, env={"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "job", "SLURM_JOB_ID": "1"})
     finally:
@@ -194,7 +194,8 @@ def test_a_second_process_is_told_who_holds_the_run(train, tmp_path):
         second = train(*TINY, "steps=4000")
         process.kill()
     assert second.returncode == 2
-    assert "another process is training this run" in second.stderr
+    assert f"process {process.pid} on " in second.stderr
+    assert "is training this run, in " in second.stderr
 
 
 def test_all_schemes_read_the_same_batches_in_one_sweep(train, tmp_path):
