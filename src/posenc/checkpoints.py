@@ -2,8 +2,12 @@
 
 import hashlib
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from posenc.errors import UserError
 
 KEPT = 2
 """How many a run keeps: the newest, and one to go back to."""
@@ -50,3 +54,27 @@ def set_aside(damaged: list[Path]) -> Iterator[Path]:
     """Rename damaged checkpoints, so that they are neither used nor counted; yields each under its new name."""
     for file in damaged:
         yield file.rename(file.with_name(f"{file.name}.damaged"))
+
+
+def load(file: Path) -> dict[str, Any]:
+    """What is in a checkpoint, on the CPU. Nothing in it is ever executed.
+
+    Raises:
+        UserError: if it is no checkpoint, or holds anything but tensors and plain data.
+    """
+    import pickle
+
+    import torch
+
+    try:
+        with warnings.catch_warnings(action="ignore"):  # it warns of what it then refuses
+            checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"{file} holds more than tensors and plain data: it was not loaded, nor run") from error
+    except OSError:
+        raise
+    except Exception as error:  # arbitrary bytes make the unpickler fail in any way
+        raise UserError(f"{file} is not a checkpoint, or damaged") from error
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("configuration"), dict):
+        raise UserError(f"{file} is not a checkpoint of this program")
+    return checkpoint

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.checkpoints import newest
+from posenc import checkpoints
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def last_checkpoint(run: Path) -> Path:
     """
     if not (run / "config.yaml").exists():
         raise UserError(f"{run} is not a run directory: it has no config.yaml")
-    checkpoint, damaged = newest(run / "checkpoints")
+    checkpoint, damaged = checkpoints.newest(run / "checkpoints")
     if checkpoint is None:
         raise UserError(f"{damaged[0]} is damaged" if damaged else f"{run} has no checkpoint")
     if damaged:
@@ -70,12 +70,8 @@ def load(run: Path) -> Trained:
 
 
 def _load_weights(model: "Transformer", checkpoint: Path) -> None:
-    import pickle
-
-    import torch
-
+    weights = checkpoints.load(checkpoint)["state_dict"]
     try:
-        weights = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
         model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
-    except (OSError, EOFError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
-        raise UserError(f"{checkpoint} is damaged, or of another model than config.yaml describes") from error
+    except RuntimeError as error:
+        raise UserError(f"{checkpoint} is of another model than config.yaml describes") from error

@@ -127,7 +127,9 @@ def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, tmp_path):
     resumed, whole = (only(tmp_path / "runs" / name / "rope") for name in ("smoke", "whole"))
     assert curve(resumed) == curve(whole)
     assert len(curve(whole)) == 40
-    weights = [torch.load(only(run / "checkpoints", "step-000000200-*.ckpt"), weights_only=True) for run in (resumed, whole)]
+    weights = [
+        torch.load(only(run / "checkpoints", "step-000000200-*.ckpt"), weights_only=True) for run in (resumed, whole)
+    ]
     for name, weight in weights[0]["state_dict"].items():
         assert torch.equal(weight, weights[1]["state_dict"][name]), name
 

@@ -1,7 +1,6 @@
 """Checkpoints: when they are written, and how they are written and read."""
 
 import hashlib
-import pickle
 import sys
 import time
 from collections.abc import Mapping
@@ -50,24 +49,7 @@ class CheckpointFiles(TorchCheckpointIO):
         Raises:
             UserError: if there is anything in it but tensors and plain data.
         """
-        return load(Path(path))
-
-
-def load(file: Path) -> dict[str, Any]:
-    """What is in a checkpoint, on the CPU. Nothing in it is ever executed.
-
-    Raises:
-        UserError: if it is no checkpoint, or holds anything but tensors and plain data.
-    """
-    try:
-        checkpoint = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UserError(f"{file} holds more than tensors and plain data: it was not loaded, nor run") from error
-    except (EOFError, KeyError, RuntimeError) as error:
-        raise UserError(f"{file} is not a checkpoint, or damaged") from error
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("configuration"), dict):
-        raise UserError(f"{file} is not a checkpoint of this program")
-    return checkpoint
+        return checkpoints.load(Path(path))
 
 
 def refuse_foreign(checkpoint: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.building import build, build_model
 from posenc.config import Settings, check, identity
-from posenc.directory import RunDirectory
+from posenc.directory import RunDirectory, write_whole
 from posenc.errors import UserError
 from posenc.imports import imported, importing
 from posenc.training.memory import memory_told
@@ -191,7 +191,7 @@ def _finish(
 
     objective = module.objective
     sample = objective.answer(module.model.cpu(), tokenizer, objective.prompt, settings.context, Sampling())
-    (directory.path / "sample.txt").write_text(sample + "\n")
+    write_whole(directory.path / "sample.txt", sample + "\n")
     directory.finish(summary)  # before W&B, which may wait for the network
     try:
         loggers.finish(trainer.loggers, sample, summary)

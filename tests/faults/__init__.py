@@ -1,0 +1,1 @@
+"""Real faults, tried for real: `python -m tests.faults --out results/reliability.md`."""

@@ -1,0 +1,65 @@
+"""Try every fault and write down what came of it: `python -m tests.faults --out results/reliability.md`."""
+
+import argparse
+import importlib
+import pkgutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import tests.faults
+from tests.faults.outcome import Outcome
+
+HEAD = """# What a run survives
+
+Each fault was tried for real: processes were killed, files damaged, disks filled, servers cut off. "Survived" means
+that the promise held: what was begun went on to the curve it would have had, row for row and to the bit (seconds and
+tokens/s aside), nothing half-written was left, and what a person must know was said in one sentence.
+
+```bash
+{command}
+```
+
+{where}
+
+| fault | tried | survived | what was lost |
+|---|---|---|---|
+"""
+
+
+def families() -> list[str]:
+    """Every module of this package that tries faults."""
+    names = [module.name for module in pkgutil.iter_modules(tests.faults.__path__)]
+    modules = {name: importlib.import_module(f"tests.faults.{name}") for name in names if name != "__main__"}
+    return [name for name, module in modules.items() if hasattr(module, "outcomes")]
+
+
+def row(outcome: Outcome) -> str:
+    return f"| {outcome.fault} | {outcome.tried} | {outcome.survived} | {outcome.lost} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.faults")
+    parser.add_argument("families", nargs="*", default=families(), help="all if none is named")
+    parser.add_argument("--times", type=int, default=5, help="of each fault; random kills are six times as many")
+    parser.add_argument("--out", type=Path, help="the table's file")
+    given = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for family in given.families:
+            module = importlib.import_module(f"tests.faults.{family}")
+            for outcome in module.outcomes(Path(folder) / family, given.times):
+                rows.append(row(outcome))
+                print(rows[-1], flush=True)
+    if given.out is not None:
+        from posenc.training import provenance
+        from posenc.training.hardware import best_device
+
+        versions = ", ".join(f"{package} {version}" for package, version in provenance.versions().items())
+        where = f"{provenance.hardware(best_device())}; {versions}; {datetime.now(UTC).date().isoformat()}."
+        command = f"python -m tests.faults --times {given.times} --out {given.out}"
+        given.out.write_text(HEAD.format(command=command, where=where) + "\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()

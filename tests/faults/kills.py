@@ -1,0 +1,74 @@
+"""SIGKILL at any moment, again and again, and the same command each time."""
+
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults.outcome import Outcome
+from tests.faults.toy import Toy, same_curve
+
+AIMED = {
+    "a cache's building": (1, 2),
+    "the look for a summary": (1,),
+    "the building of the model": (1,),
+    "a step": (30, 55),
+    "an update": (77,),
+    "a validation": (2, 5),
+    "a row": (9, 14),
+    "a checkpoint's writing": (3, 60),
+    "a renaming": (4, 6, 7),
+    "the removal of an old checkpoint": (9,),
+    "the sample": (1,),
+    "the summary": (1,),
+}
+"""Moments that chance would seldom hit, and at which calls of them (`kill_at.MOMENTS`)."""
+
+
+def at_moments(toy: Toy, moments: list[tuple[str, int]]) -> Iterator[str]:
+    """Kill a run at each of these moments; yields those at which it really died."""
+    for moment, call in moments:
+        program = ("tests/faults/kill_at.py", moment, str(call))
+        with toy.start(program=program) as process:
+            process.communicate(timeout=120)
+        if process.returncode == -9:
+            yield moment
+
+
+def at_random(toy: Toy, times: int, longest: float) -> Iterator[float]:
+    """Kill a run so often, each time at a random moment of its first seconds; yields when it died."""
+    chance = random.Random(0)
+    for _ in range(times):
+        seconds = chance.uniform(0, longest)
+        with toy.start() as process:
+            try:
+                process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if process.returncode == -9:
+            yield seconds
+
+
+def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
+    """
+    Args:
+        times: a sixth of the random kills; those aimed at a moment come on top.
+    """
+    whole, victim = Toy(folder / "whole", steps=1000), Toy(folder / "victim", steps=1000)
+    begun = time.monotonic()
+    whole.finish()
+    longest = time.monotonic() - begun
+    moments = [(moment, call) for moment, calls in AIMED.items() for call in calls]
+    ends = [moment for moment in moments if moment[0] in ("the sample", "the summary")]
+    killed = list(at_moments(victim, [moment for moment in moments if moment not in ends]))
+    random_kills = list(at_random(victim, 6 * times, longest))
+    killed += list(at_moments(victim, ends))
+    told = victim.finish()
+    whole_again = told.returncode == 0 and same_curve(whole, victim)
+    lost = "nothing: metrics.csv and attention.csv are those of a run never killed, to the bit"
+    for what, count in (
+        (f"SIGKILL at a random moment of the first {longest:.0f} s", len(random_kills)),
+        ("SIGKILL in a cache, a step, an update, a validation, a row, a checkpoint, a summary", len(killed)),
+    ):
+        yield Outcome(what, count, count * whole_again, lost if whole_again else f"the curve differs: {told.stderr}")

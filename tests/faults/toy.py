@@ -1,0 +1,91 @@
+"""The toy run that faults befall, through the real command line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posenc.directory import read_metrics
+from tests.conftest import ROOT, clean_environment
+
+CLOCK = ("seconds", "tokens_per_s", "mfu")
+"""Columns that no two runs share."""
+
+ARGUMENTS = ("experiment=smoke", "logger=csv", "trainer=cpu", "eval_every=20", "checkpoint_seconds=0")
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A run of a few seconds, fp32 on the CPU.
+
+    Attributes:
+        folder: where it, and its cache, are written.
+        steps: its length; some 200 a second.
+        more: further arguments.
+    """
+
+    folder: Path
+    steps: int = 400
+    more: tuple[str, ...] = ()
+
+    def command(self, *arguments: str, program: Sequence[str] = ("train.py",)) -> list[str]:
+        places = (f"runs={self.folder}/runs", f"cache={self.folder}/cache", f"steps={self.steps}")
+        return [sys.executable, *program, *ARGUMENTS, *places, *self.more, *arguments]
+
+    def start(self, *arguments: str, program: Sequence[str] = ("train.py",)) -> "subprocess.Popen[str]":
+        """The same command, once more."""
+        return subprocess.Popen(
+            self.command(*arguments, program=program),
+            cwd=ROOT,
+            env={**clean_environment(), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=_as_from_a_terminal,
+        )
+
+    def finish(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The same command, to its end."""
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def run(self, name: str = "smoke") -> Path:
+        """The directory of the one run of an experiment."""
+        (path,) = (self.folder / "runs" / name / "rope").iterdir()
+        return path
+
+    def rows(self, name: str = "smoke") -> list[dict[str, str]]:
+        """metrics.csv, less what depends on the clock."""
+        rows = read_metrics(self.run(name) / "metrics.csv")
+        return [{key: value for key, value in row.items() if key not in CLOCK} for row in rows]
+
+    def written(self) -> int:
+        """Rows so far; none while there is no run."""
+        files = list((self.folder / "runs").glob("smoke/rope/*/metrics.csv"))
+        return len(read_metrics(files[0])) if files else 0
+
+    def wait_for_rows(self, count: int, process: "subprocess.Popen[str]") -> None:
+        """Until so many rows are on disk, or the process has ended."""
+        while self.written() < count and process.poll() is None:
+            time.sleep(0.005)
+
+    def leftovers(self) -> list[Path]:
+        """Files that nobody should find after a finished run."""
+        return [file for file in self.folder.rglob("*") if ".partial" in file.name or file.name == "holder.txt"]
+
+
+def same_curve(toy: Toy, other: Toy) -> bool:
+    """Whether two finished runs have the same rows, to the bit, and nothing is left over."""
+    tables = [[(one.run() / name).read_text() for name in ("attention.csv",)] for one in (toy, other)]
+    return toy.rows() == other.rows() and tables[0] == tables[1] and not toy.leftovers()
+
+
+def _as_from_a_terminal() -> None:
+    """Where the tests run in the background of a shell, SIGINT is ignored, and processes inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.setpgid(0, 0)

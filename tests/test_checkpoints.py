@@ -1,0 +1,78 @@
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc import checkpoints
+from posenc.errors import UserError
+from posenc.training.checkpoints import CheckpointFiles, refuse_foreign
+
+
+def saved(folder: Path, step: int) -> Path:
+    state = {"configuration": {"seed": 0}, "state_dict": {"weight": torch.full((50,), float(step))}}
+    CheckpointFiles().save_checkpoint(state, folder / checkpoints.stem(step))
+    return checkpoints.newest_first(folder)[0]
+
+
+def test_a_checkpoint_carries_its_checksum_in_its_name_and_comes_back(tmp_path):
+    file = saved(tmp_path, 30)
+    assert list(tmp_path.iterdir()) == [file]
+    assert checkpoints.intact(file)
+    assert torch.equal(checkpoints.load(file)["state_dict"]["weight"], torch.full((50,), 30.0))
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_anywhere_is_noticed(tmp_path_factory, place, bit):
+    file = saved(tmp_path_factory.mktemp("flipped"), 1)
+    data = bytearray(file.read_bytes())
+    data[int(place * len(data))] ^= 1 << bit
+    file.write_bytes(data)
+    assert not checkpoints.intact(file)
+
+
+def test_the_newest_that_is_whole_is_used_and_the_damaged_ones_are_set_aside(tmp_path):
+    files = [saved(tmp_path, step) for step in (1, 2, 3)]
+    for file in files[1:]:
+        file.write_bytes(file.read_bytes()[:-1])
+    newest, damaged = checkpoints.newest(tmp_path)
+    assert (newest, damaged) == (files[0], [files[2], files[1]])
+    assert [file.name for file in checkpoints.set_aside(damaged)] == [f"{file.name}.damaged" for file in damaged]
+    assert checkpoints.newest_first(tmp_path) == [files[0]]
+
+
+def test_one_of_the_first_versions_without_a_checksum_is_still_read(tmp_path):
+    torch.save({"configuration": {}}, tmp_path / "step-000000300.ckpt")
+    assert checkpoints.newest(tmp_path) == (tmp_path / "step-000000300.ckpt", [])
+
+
+class Trap:
+    def __reduce__(self):
+        return pytest.fail, ("it was executed",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_code_in_a_pickle_is_refused_and_not_executed(tmp_path, protocol):
+    file = tmp_path / "trap.ckpt"
+    file.write_bytes(pickle.dumps({"configuration": {}, "state_dict": Trap()}, protocol=protocol))
+    with pytest.raises(UserError, match="was not loaded, nor run|is not a checkpoint"):
+        checkpoints.load(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", pickle.dumps(3), pickle.dumps({"configuration": 3})])
+def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+    (tmp_path / "file.ckpt").write_bytes(content)
+    with pytest.raises(UserError, match="file.ckpt"):
+        checkpoints.load(tmp_path / "file.ckpt")
+
+
+def test_what_makes_the_curve_may_not_differ_and_where_it_is_written_may():
+    ours = {"pos": {"base": 500.0, "layout": "half"}, "seed": 1, "name": "a", "text": "x", "trainer": {"devices": 2}}
+    refuse_foreign({"configuration": {**ours, "name": "b", "trainer": {"devices": 1}}}, ours)
+    theirs = {**ours, "pos": {"base": 100.0, "layout": "half"}, "seed": 2}
+    with pytest.raises(UserError, match=r"pos.base=100.0 \(here 500.0\), seed=2 \(here 1\)$"):
+        refuse_foreign({"configuration": theirs}, ours)
+    with pytest.raises(UserError, match="text=y"):
+        refuse_foreign({"configuration": {**ours, "text": "y"}}, ours)
