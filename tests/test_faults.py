@@ -1,11 +1,14 @@
 """A shorter form of `python -m tests.faults`: each fault once or twice, on the real command line."""
 
+import os
 import random
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
+from posenc.directory import HOLDER, read_metrics
 from tests.faults import damage, kills, limits, stops
 from tests.faults.kill_at import MOMENTS
 from tests.faults.toy import Toy, same_curve
@@ -34,7 +37,7 @@ def test_every_moment_that_is_aimed_at_is_known():
 
 
 def test_a_signal_saves_the_very_step_says_where_and_the_run_goes_on_from_there(tmp_path):
-    whole, victim = Toy(tmp_path / "whole", steps=2000), Toy(tmp_path / "victim", steps=2000)
+    whole, victim = Toy(tmp_path / "whole", steps=1200), Toy(tmp_path / "victim", steps=1200)
     assert whole.finish().returncode == 0
     for signum, delay in ((signal.SIGTERM, 0.03), (signal.SIGINT, 0.07)):
         code, seconds, said = stops.stopped(victim, signum, after_rows=1, delay=delay)
@@ -83,3 +86,21 @@ def test_a_sweep_goes_on_after_a_run_that_diverged(tmp_path):
 
 def test_too_little_memory_is_told_with_what_to_lower(tmp_path):
     assert limits.says_what_to_lower(tmp_path, "batch_size=2000000")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
+def test_the_processes_of_a_sweep_save_their_runs_and_end_with_it(signum, tmp_path):
+    """SIGKILL goes to the sweep's own process; Ctrl-C on a terminal reaches all of them."""
+    toy = Toy(tmp_path, steps=20000, more=("checkpoint_seconds=1000",))
+    both = ("-m", "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    with toy.start(*both) as process:
+        while sum(bool(read_metrics(file)) for file in tmp_path.rglob("metrics.csv")) < 2 and process.poll() is None:
+            time.sleep(0.05)
+        (os.kill if signum == signal.SIGKILL else os.killpg)(process.pid, signum)
+        process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130}[signum]
+    deadline = time.monotonic() + 20
+    while list(tmp_path.rglob(HOLDER)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not list(tmp_path.rglob(HOLDER))
+    assert len(list(tmp_path.rglob("step-*.ckpt"))) == 2

@@ -33,6 +33,9 @@ COLUMNS = (
 )
 
 
+HOLDER = "holder.txt"
+"""In a run's directory while it is trained: by whom."""
+
 FAILED_JOBS = "failed_jobs.jsonl"
 """In a sweep's folder: a line for each job that went wrong in its last sweep."""
 
@@ -96,7 +99,7 @@ class RunDirectory:
             UserError: if another process holds it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        holder = self.path / "holder.txt"
+        holder = self.path / HOLDER
         lock = FileLock(self.path / ".lock", timeout=0)
         try:
             lock.acquire()

@@ -1,11 +1,15 @@
 """What a sweep does beside its jobs: it goes on after a failed one, and compares what there is at the end."""
 
+import ctypes
 import json
 import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from posenc.directory import FAILED_JOBS, failed_jobs
-from posenc.errors import RunError, UserError
+from posenc.directory import FAILED_JOBS, HOLDER, failed_jobs
+from posenc.errors import RunError, Stopped, UserError
 
 FAILED = 1
 NOTES = "POSENC_FAILED_JOBS"
@@ -27,8 +31,15 @@ def failures_noted() -> Iterator[None]:
 
     It goes through a file, a line a failure, since jobs may run in processes or on machines of their own.
     """
+    if parent_process() is not None:
+        _end_with_parent()
     try:
         yield
+    except Stopped as stopped:
+        if _orphaned():  # or it would go on with the next job
+            print(stopped, file=sys.stderr, flush=True)
+            os._exit(stopped.exit_code)
+        raise
     except Exception as error:
         hydra = HydraConfig.get()
         told = isinstance(error, UserError | RunError)
@@ -39,6 +50,22 @@ def failures_noted() -> Iterator[None]:
         print(f"{job['job']} failed: {sentence}", file=sys.stderr, flush=True)
         with open(os.environ.get(NOTES) or Path(hydra.sweep.dir) / FAILED_JOBS, "a") as stream:
             stream.write(json.dumps(job) + "\n")
+
+
+def _end_with_parent() -> None:
+    """Have Linux send this process SIGTERM when the process of the sweep dies, however it dies."""
+    death_signal = 1  # PR_SET_PDEATHSIG: linux/prctl.h
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").prctl(death_signal, signal.SIGTERM)
+
+
+def _orphaned() -> bool:
+    parent = parent_process()
+    return parent is not None and os.getppid() != parent.pid
+
+
+SAVING = 10.0
+"""Seconds that runs in other processes get for saving themselves."""
 
 
 class Comparison(Callback):
@@ -52,6 +79,8 @@ class Comparison(Callback):
         noted.parent.mkdir(parents=True, exist_ok=True)
         noted.unlink(missing_ok=True)
         os.environ[NOTES] = str(noted)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, lambda *_: _wait_for_savings(noted.parent))
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         from posenc.command import one_sentence_errors
@@ -77,3 +106,12 @@ class Comparison(Callback):
             print("The same command trains what is missing.", file=sys.stderr)
         if failed or code:
             sys.exit(FAILED if failed else code)
+
+
+def _wait_for_savings(folder: Path) -> None:
+    """What Ctrl-C does between jobs: runs in other processes have had it too, and are killed after this returns."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one does not wait
+    until = time.monotonic() + SAVING
+    while any(folder.glob(f"*/*/{HOLDER}")) and time.monotonic() < until:
+        time.sleep(0.05)
+    raise KeyboardInterrupt

@@ -75,12 +75,12 @@ def is_not_run(whole: Toy, folder: Path, protocol: int) -> bool:
 def foreign(whole: Toy, folder: Path, argument: str) -> bool:
     """Whether a checkpoint of a run with another value is refused, by naming the value."""
     victim = Toy(folder, whole.steps, (argument,))
-    told = Toy(folder / "other", whole.steps).finish()
-    victim.finish()
+    with victim.start() as process:
+        victim.wait_for_rows(1, process)
+        process.kill()
     run = victim.run()
-    unfinish(run)
     shutil.rmtree(run / "checkpoints")
-    shutil.copytree(Toy(folder / "other").run() / "checkpoints", run / "checkpoints")
+    shutil.copytree(whole.run() / "checkpoints", run / "checkpoints")
     told = victim.finish()
     return told.returncode == 2 and f"{argument.partition('=')[0]}=" in told.stderr and told.stderr.count("\n") == 1
 
