@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -72,3 +74,30 @@ def test_afterwards_signals_are_as_they_were():
     with Signals() as taken:
         taken.training()
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == before
+
+
+def test_a_signal_that_comes_where_nothing_can_be_raised_is_not_lost():
+    class Deaf:
+        def __del__(self) -> None:
+            send(signal.SIGTERM)
+
+    with Signals() as taken:
+        Deaf()
+        assert taken.received == signal.SIGTERM
+        with pytest.raises(Stopped):
+            time.sleep(30)
+
+
+def test_a_library_that_keeps_python_waiting_is_not_waited_for():
+    """Python's signal handlers get their turn between two instructions, and one instruction may take minutes."""
+    code = (
+        "import hashlib, os, signal, threading\n"
+        "from posenc.training import signals\n"
+        "signals.LIMIT = 0.3\n"
+        "with signals.Signals():\n"
+        "    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "    hashlib.pbkdf2_hmac('sha256', b'word', b'salt', 2**31 - 1)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert told.returncode == 143
+    assert "stopped at once" in told.stderr

@@ -176,3 +176,4 @@ class Checkpoints(Callback):
         if trainer.is_global_zero:
             for old in checkpoints.newest_first(self.folder)[checkpoints.KEPT :]:
                 old.unlink()
+        self.signals.saved()

@@ -10,8 +10,11 @@ from typing import Any
 
 from posenc.errors import Stopped
 
-GRACE = 8.0
+GRACE = 7.0
 """Seconds from a signal to the end, if no step ends before; what sends signals often kills 10 seconds later."""
+
+LIMIT = 8.5
+"""Likewise, where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
 
 GO_ON = "the same command goes on from there"
 
@@ -33,23 +36,29 @@ class Signals:
         self.received: int | None = None
         self._before: dict[int, Any] = {}
         self._training = False
+        self._saving = False
+        self._said = "nothing was lost"
+        self._told = False
+        self._left = threading.Event()
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():  # Python lets no other thread take signals
-            wanted = {signal.SIGINT, signal.SIGTERM}
+            wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
             wanted |= {one for one in (signal.SIGUSR1, signal.SIGUSR2) if callable(signal.getsignal(one))}
             self._before = {one: signal.getsignal(one) for one in wanted}
             self._take()
+            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._not_raised
+            self._watch()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.saving()
+        self._left.set()
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            os.close(signal.set_wakeup_fd(self._wakeup_before))
+            sys.unraisablehook = self._unraisable
         for one, handler in self._before.items():
             signal.signal(one, handler)
-
-    def _take(self) -> None:
-        for one in self._before:
-            signal.signal(one, self._receive)
 
     def training(self) -> None:
         """From now on a signal waits for the end of a step."""
@@ -61,26 +70,37 @@ class Signals:
         self._training = False
 
     def saving(self) -> None:
-        """A checkpoint is being written, which may take longer than GRACE."""
+        """A checkpoint is being written, which may take as long as it does."""
+        self._saving = True
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def stop(self, saved: str) -> None:
+    def saved(self) -> None:
+        """It is written."""
+        self._saving = False
+
+    def stop(self, said: str) -> None:
         """Grant what a signal asked for.
 
         Args:
-            saved: what, and where.
+            said: what has been saved, and where.
 
         Raises:
             Stopped: always, unless who waited for the signal before leaves in another way.
         """
         assert self.received is not None
-        told = self._before.get(self.received)
-        stopped = Stopped(self.received, f"{_in_words(self.received)}: {saved}; {GO_ON}")
-        if callable(told) and told is not signal.default_int_handler:
+        self._said = said
+        stopped = Stopped(self.received, f"{_in_words(self.received)}: {said}; {GO_ON}")
+        waiting = self._before.get(self.received)
+        if callable(waiting) and waiting is not signal.default_int_handler and not self._told:
+            self._told = True
             print(stopped, file=sys.stderr, flush=True)
-            told(self.received, None)
+            waiting(self.received, None)
         raise stopped
+
+    def _take(self) -> None:
+        for one in self._before:
+            signal.signal(one, self._out_of_time if one == signal.SIGALRM else self._receive)
 
     def _receive(self, signum: int, _: FrameType | None) -> None:
         if self.received is not None:
@@ -89,13 +109,35 @@ class Signals:
             return
         self.received = signum
         if self._training:
-            signal.signal(signal.SIGALRM, self._out_of_time)
+            self._said = f"no step ended within {GRACE:.0f} s, and the last checkpoint stays"
             signal.setitimer(signal.ITIMER_REAL, GRACE)
         else:
-            self.stop("nothing was lost")
+            self.stop(self._said)
 
     def _out_of_time(self, *_: object) -> None:
-        self.stop(f"no step ended within {GRACE:.0f} s, and the last checkpoint stays")
+        self.stop(self._said)
+
+    def _not_raised(self, unraisable: Any) -> None:
+        """Raise `Stopped` once more where it came at a place from which Python lets nothing out, such as __del__."""
+        if isinstance(unraisable.exc_value, Stopped):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+        else:
+            self._unraisable(unraisable)
+
+    def _watch(self) -> None:
+        """Have a thread see to it that a signal ends the process even while a library keeps Python waiting."""
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        self._wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        threading.Thread(target=self._insist, args=(reading,), daemon=True).start()
+
+    def _insist(self, reading: int) -> None:
+        ending = set(self._before) - {signal.SIGALRM}
+        with open(reading, "rb", buffering=0) as arrived:
+            while received := arrived.read(1):  # the end comes when the other end is closed
+                while received[0] in ending and not self._left.wait(LIMIT):
+                    if not self._saving:
+                        _leave_at_once(received[0])
 
 
 def _leave_at_once(signum: int) -> None:
