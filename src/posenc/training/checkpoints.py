@@ -161,8 +161,9 @@ class Checkpoints(Callback):
             with self.phases.within(CHECKPOINTS):
                 self._save(trainer, step)
         if stopping:
+            place = checkpoints.newest_first(self.folder)[0]
             self.signals.stop(
-                f"step {step} of {pl_module.steps} is saved in {checkpoints.newest_first(self.folder)[0]}"
+                f"step {step} of {pl_module.steps} is saved in {place}; the same command goes on from there"
             )
 
     def on_train_end(self, *_: Any) -> None:

@@ -16,8 +16,6 @@ GRACE = 7.0
 LIMIT = 8.5
 """Likewise, where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
 
-GO_ON = "the same command goes on from there"
-
 
 class Signals:
     """Between entering and leaving, a signal ends the process where that harms nothing.
@@ -37,7 +35,7 @@ class Signals:
         self._before: dict[int, Any] = {}
         self._training = False
         self._saving = False
-        self._said = "nothing was lost"
+        self._said = "nothing was lost, and the same command goes on"
         self._told = False
         self._left = threading.Event()
 
@@ -83,14 +81,14 @@ class Signals:
         """Grant what a signal asked for.
 
         Args:
-            said: what has been saved, and where.
+            said: what has been saved and where, and how to go on.
 
         Raises:
             Stopped: always, unless who waited for the signal before leaves in another way.
         """
         assert self.received is not None
         self._said = said
-        stopped = Stopped(self.received, f"{_in_words(self.received)}: {said}; {GO_ON}")
+        stopped = Stopped(self.received, f"{_in_words(self.received)}: {said}")
         waiting = self._before.get(self.received)
         if callable(waiting) and waiting is not signal.default_int_handler and not self._told:
             self._told = True
@@ -109,7 +107,7 @@ class Signals:
             return
         self.received = signum
         if self._training:
-            self._said = f"no step ended within {GRACE:.0f} s, and the last checkpoint stays"
+            self._said = f"no step ended within {GRACE:.0f} s; the same command goes on from the last checkpoint"
             signal.setitimer(signal.ITIMER_REAL, GRACE)
         else:
             self.stop(self._said)
