@@ -1,11 +1,12 @@
 """What goes wrong on a command line, told in one sentence on stderr."""
 
+import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
@@ -57,12 +58,19 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(missing_package(error), MISUSE)
 
 
+class Arguments(argparse.ArgumentParser):
+    """A command line of our own, whose mistakes are told in one sentence too."""
+
+    def error(self, message: str) -> NoReturn:
+        _leave(f"{message}; see --help", MISUSE)
+
+
 def flags_first(arguments: Sequence[str]) -> list[str]:
     """The same command line with options such as -m before the key=value pairs, where Hydra's parser wants them."""
     return sorted(arguments, key=lambda argument: "=" in argument and not argument.startswith("-"))
 
 
-def _leave(sentence: str, code: int) -> None:
+def _leave(sentence: str, code: int) -> NoReturn:
     # A value may hold what starts a new line or colours a terminal.
     printable = "".join(character if character.isprintable() else " " for character in sentence)
     print(f"{Path(sys.argv[0]).name}: {printable}", file=sys.stderr)
@@ -150,7 +158,7 @@ def _check_first_job(arguments: Sequence[str], conf: Path | None) -> None:
         GlobalHydra.instance().clear()
     values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     settings = check(values)
-    check_writable("runs", Path(settings.runs) / settings.name)
+    check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)
 
 
 def choices_in(conf: Path) -> dict[str, set[str]]:

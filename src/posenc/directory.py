@@ -52,11 +52,11 @@ def write_whole(file: Path, text: str) -> None:
         writing.stream.write(data)
 
 
-def check_writable(key: str, folder: Path) -> None:
+def check_writable(what: str, folder: Path) -> None:
     """Check that a folder can be written to, or made; nothing is left of the attempt.
 
     Args:
-        key: what names it on the command line.
+        what: names it on the command line, like runs=here.
         folder: need not be there.
 
     Raises:
@@ -67,7 +67,7 @@ def check_writable(key: str, folder: Path) -> None:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        raise UserError(f"{key}={folder} cannot be written to: {error.strerror}") from error
+        raise UserError(f"{what} cannot be written to: {error.strerror}") from error
 
 
 def _exists(place: Path) -> bool:

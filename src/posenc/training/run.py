@@ -52,7 +52,7 @@ def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[
     )
     if directory.finished():
         return show_finished(directory)
-    check_writable("runs", directory.path)
+    check_writable(f"runs={settings.runs}", directory.path)
     chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
     made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
     return train({**config, **made_of}, settings, directory, corpus, hardware, signals)
