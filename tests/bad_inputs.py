@@ -40,6 +40,11 @@ class Wrong:
     code: int = 2
 
     @property
+    def forbids(self) -> bool:
+        """Whether it turns on permissions."""
+        return "Permission denied" in self.sentence
+
+    @property
     def title(self) -> str:
         """What a test is called."""
         missing = f" without {self.without}" if self.without else ""
@@ -54,7 +59,6 @@ class Answer:
         code: the exit code.
         errors: what was printed on stderr.
         left: what lies in the folder that did not lie there before.
-        seconds: until the end; they depend on the machine.
     """
 
     code: int
