@@ -38,13 +38,14 @@ def extrapolate(folder: Path, again: bool = False) -> None:
     Raises:
         UserError: if there is no finished run, or none that can be evaluated.
     """
-    from posenc.analysis import length_tables
-    from posenc.analysis.comparison import compare
     from posenc.analysis.runs import read_folder
 
     finished = [run for run in read_folder(folder).runs if run.finished]
     if not finished:
         raise UserError(f"no run in {folder} is finished")
+    from posenc.analysis import length_tables
+    from posenc.analysis.comparison import compare
+
     there = sum(_told(run, again) for run in finished)
     if not there:
         raise UserError(f"no run in {folder} could be evaluated")

@@ -74,10 +74,11 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch: its tracer would announce itself on stderr
+    settings = check(config)
     from posenc.building import build
     from posenc.training.provenance import hardware as chip
 
-    settings, hardware = check(config), build(config, "trainer")
+    hardware = build(config, "trainer")
     device = _device(hardware.accelerator)
     what = f"{choices['pos']}-{choices['model']}-{device.type}"
     file = out or _unused(Path(settings.runs) / "profiles", what)

@@ -41,8 +41,6 @@ def report(
     Raises:
         UserError: if there is nothing to read, or the folder cannot be written.
     """
-    from posenc.analysis import tables
-    from posenc.analysis.comparison import compare, without_seconds
     from posenc.directory import check_writable
 
     sweep, folder = _read(source)
@@ -50,6 +48,9 @@ def report(
     for option, place in (("--out", folder), ("--results", results)):
         if place is not None:
             check_writable(f"{option}={place}", place / "report.html")
+    from posenc.analysis import tables
+    from posenc.analysis.comparison import compare, without_seconds
+
     panels = compare(sweep, baseline)
     panels = without_seconds(panels) if busy else panels
     tables.show(panels, sweep.notices)
