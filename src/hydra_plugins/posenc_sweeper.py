@@ -50,6 +50,9 @@ class BestAgainstBest(Sweeper):
         assert self.launcher is not None
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         given = {o.key_or_group: o for o in parser.parse_overrides([*_as_arguments(self.params), *arguments])}
+        for key in ("pos", "seed"):
+            if key not in given:
+                raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")
         schemes, seeds = _values(given.pop("pos")), _values(given.pop("seed"))
         fixed = [_fixed(override) for override in given.values()]
         if str(self.search_seed) in seeds:

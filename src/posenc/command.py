@@ -1,17 +1,20 @@
 """What goes wrong on a command line, told in one sentence on stderr."""
 
+import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config import nearest
-from posenc.errors import RunError, Stopped, UserError
+from posenc.config import check, composed, nearest
+from posenc.errors import RunError, Stopped, UserError, missing_package
+from posenc.overrides import not_a_choice, parsed, refuse
 
 FAILED = 1
 MISUSE = 2
@@ -30,11 +33,14 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
     try:
+        if conf is not None:
+            refuse(arguments, choices_in(conf))
         if {"-m", "--multirun"} & set(arguments):
             # A sweep writes before it looks at its jobs, and would find the mistake after hours of the right ones.
             unknown = _unknown(arguments, conf)
             if unknown is not None:
                 raise UserError(unknown)
+            _check_first_job(arguments, conf)
         yield
     except UserError as error:
         _leave(str(error), MISUSE)
@@ -46,6 +52,17 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
         _leave("stopped", INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("posenc"):
+            raise
+        _leave(missing_package(error), MISUSE)
+
+
+class Arguments(argparse.ArgumentParser):
+    """A command line of our own, whose mistakes are told in one sentence too."""
+
+    def error(self, message: str) -> NoReturn:
+        _leave(f"{message}; see --help", MISUSE)
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
@@ -53,8 +70,10 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
     return sorted(arguments, key=lambda argument: "=" in argument and not argument.startswith("-"))
 
 
-def _leave(sentence: str, code: int) -> None:
-    print(f"{Path(sys.argv[0]).name}: {sentence}", file=sys.stderr)
+def _leave(sentence: str, code: int) -> NoReturn:
+    # A value may hold what starts a new line or colours a terminal.
+    printable = "".join(character if character.isprintable() else " " for character in sentence)
+    print(f"{Path(sys.argv[0]).name}: {printable}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -67,7 +86,7 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         return f"{error.override!r} cannot be read: arguments look like pos=rope or optim.lr=0.001"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, choice = error.missing_cfg_file.rpartition("/")
-        return _not_a_choice(group, choice, error.options)
+        return not_a_choice(group, choice, error.options)
     unknown = _unknown(arguments, conf)
     if unknown is not None:
         return unknown
@@ -86,20 +105,15 @@ def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
         return None
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    groups: dict[str, set[str]] = {}
-    for file in conf.glob("*/**/*.yaml"):
-        groups.setdefault(str(file.parent.relative_to(conf)), set()).add(file.stem)
-    plain = [argument for argument in arguments if not argument.startswith("-")]
-    overrides = OverridesParser.create().parse_overrides(plain)
+    groups, overrides = choices_in(conf), parsed(arguments)
     chosen = []
     for override in overrides:
         if override.key_or_group in groups:
             choices = override.sweep_string_iterator() if override.is_sweep_override() else [override.value()]
             for choice in map(str, choices):
                 if choice not in groups[override.key_or_group]:
-                    return _not_a_choice(override.key_or_group, choice, groups[override.key_or_group])
+                    return not_a_choice(override.key_or_group, choice, groups[override.key_or_group])
                 chosen.append(f"{override.key_or_group}={choice}")
     GlobalHydra.instance().clear()
     keys = {}
@@ -122,11 +136,37 @@ def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
     return None
 
 
-def _not_a_choice(group: str, choice: str, choices: Iterable[str]) -> str:
-    return (
-        f"{group}={choice} is not a choice; {nearest(choice, choices, f'{group}=')} "
-        f"({group} is one of {', '.join(sorted(choices))})"
-    )
+def _check_first_job(arguments: Sequence[str], conf: Path | None) -> None:
+    """Check the values of a sweep's first job, which most mistakes are in, and where the sweep is to be written.
+
+    Raises:
+        UserError: if one is impossible.
+    """
+    if conf is None:
+        return
+    from hydra.core.global_hydra import GlobalHydra
+
+    from posenc.directory import check_writable
+
+    overrides = parsed(arguments)
+    swept = {o.key_or_group: next(iter(o.sweep_string_iterator())) for o in overrides if o.is_sweep_override()}
+    fixed = [o.input_line for o in overrides if o.input_line and not o.is_sweep_override()]
+    GlobalHydra.instance().clear()
+    try:
+        config, _ = composed(conf, [*fixed, *(f"{key}={value}" for key, value in swept.items())])
+    finally:
+        GlobalHydra.instance().clear()
+    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    settings = check(values)
+    check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)
+
+
+def choices_in(conf: Path) -> dict[str, set[str]]:
+    """The choices of each group in a folder of configuration files."""
+    groups: dict[str, set[str]] = {}
+    for file in conf.glob("*/**/*.yaml"):
+        groups.setdefault(str(file.parent.relative_to(conf)), set()).add(file.stem)
+    return groups
 
 
 def _dotted(tree: object, prefix: str = "") -> Iterator[str]:

@@ -7,9 +7,10 @@ import difflib
 import inspect
 import json
 import math
+import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posenc.errors import UserError
+from posenc.targets import ROOMS, target
 
 SUPPLIED = {
     "model": {"vocab_size", "context", "scheme", "attention", "causal", "seed"},
@@ -28,6 +30,15 @@ SUPPLIED = {
 
 NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
 """What may differ between two runs that give the same curve; the text itself and the precision still count."""
+
+
+LIGHT = ("data", "tokenizer", "logger")
+"""Groups that are looked at first: their modules do not import torch, so what is wrong there is told at once."""
+
+MOST_STEPS = 10**9 - 1
+"""What fits into the names of checkpoints."""
+
+PLAIN = re.compile(r"\w[\w.+=-]{0,99}")
 
 
 def register_resolvers() -> None:
@@ -65,9 +76,7 @@ def _head_dim(width: Any, heads: Any) -> int:
 
 def _bidirectional(objective: str) -> bool:
     """Whether the objective, given by its `_target_`, lets a token see what comes after it."""
-    from hydra.utils import get_object
-
-    return not get_object(objective).causal
+    return not getattr(target("objective", objective), "causal", True)
 
 
 @dataclass(frozen=True)
@@ -105,8 +114,25 @@ class Settings:
         for key, of in (("steps", "eval_every"), ("attention_every", "eval_every"), ("eval_every", "log_every")):
             if getattr(self, key) % getattr(self, of):
                 raise UserError(f"{key}={getattr(self, key)} must be a multiple of {of}={getattr(self, of)}")
-        if not self.name or "/" in self.name or self.name.startswith("."):
-            raise UserError(f"name={self.name} must be a plain folder name")
+        if self.steps > MOST_STEPS:
+            raise UserError(f"steps={self.steps} must be at most {MOST_STEPS}")
+        check_plain("name", self.name)
+        for key in ("runs", "cache"):
+            folder = getattr(self, key)
+            if not folder or not folder.isprintable():
+                raise UserError(f"{key}={folder!r} must be the name of a folder")
+
+
+def check_plain(key: str, value: str) -> None:
+    """Check that a value can name a folder inside another, on any file system.
+
+    Raises:
+        UserError: if it cannot, or might lead out of it.
+    """
+    if not PLAIN.fullmatch(value) or len(value.encode()) > 200:
+        raise UserError(
+            f"{key}={value} must be a plain folder name: letters, digits and _ . + = -, at most 100, a letter first"
+        )
 
 
 def check(config: Mapping[str, Any]) -> Settings:
@@ -115,38 +141,71 @@ def check(config: Mapping[str, Any]) -> Settings:
     Raises:
         UserError: on the first unknown key or impossible value, naming the key, the value and what is allowed.
     """
-    groups = {key: value for key, value in config.items() if isinstance(value, Mapping)}
-    for group, values in groups.items():
-        _check_group(group, values)
-    loose = {key: value for key, value in config.items() if key not in groups}
     hints = typing.get_type_hints(Settings)
+    loose = {key: value for key, value in config.items() if key in hints or not isinstance(value, Mapping)}
     _check_types("", loose, hints)
     for key in hints.keys() - loose.keys():
         raise UserError(f"{key} is missing; see --cfg job for its default")
-    return Settings(**loose)
+    settings = Settings(**loose)
+    groups = [group for group in ROOMS if "." not in group]
+    check_groups(config, [*groups, *(key for key in config.keys() - loose.keys() if key not in groups)])
+    return settings
+
+
+def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
+    """Check that these groups are there, and the type of every value in them.
+
+    Raises:
+        UserError: on the first that is not there, unknown key or impossible value.
+    """
+    for group in sorted(groups, key=lambda group: group not in LIGHT):
+        if not isinstance(config.get(group), Mapping):
+            raise UserError(f"{group} is missing: choose one with {group}=")
+        _check_group(group, config[group])
 
 
 def _check_group(group: str, values: Mapping[str, Any]) -> None:
     """The keys of a group, and those of the groups inside it."""
-    from hydra.utils import get_object
-
-    if "_target_" not in values:
-        raise UserError(f"{group} is not a key; see --help and --cfg job")
-    hints = _parameters(get_object(values["_target_"]))
+    built = target(group, values.get("_target_"))
+    hints = _parameters(built)
     known = {key: hints[key] for key in hints.keys() - SUPPLIED.get(group, set())}
     inner = {key: value for key, value in values.items() if key in known and isinstance(value, Mapping)}
     plain = {key: value for key, value in values.items() if key != "_target_" and key not in inner}
     _check_types(f"{group}.", plain, known)
     for key, value in inner.items():
         _check_group(f"{group}.{key}", value)
+    missing = sorted(_required(built) & known.keys() - values.keys())
+    if missing:
+        raise UserError(f"{group}.{missing[0]} is missing; see --cfg job for its default")
 
 
-def _parameters(target: Any) -> dict[str, Any]:
+def _parameters(built: Any) -> dict[str, Any]:
     """Names and types of what a class, with its parents, or a function takes."""
-    callables = [vars(parent).get("__init__") for parent in target.__mro__] if inspect.isclass(target) else [target]
-    hints = [typing.get_type_hints(function) for function in callables if inspect.isfunction(function)]
-    kept = {"return", "settings"}
-    return {name: hint for types_ in reversed(hints) for name, hint in types_.items() if name not in kept}
+    return {name: hint for function in reversed(_constructors(built)) for name, hint in _named(function).items()}
+
+
+def _required(built: Any) -> set[str]:
+    """The arguments that must be given; a constructor with **settings also wants what its parent's does."""
+    names: set[str] = set()
+    for function in _constructors(built):
+        arguments = inspect.signature(function).parameters.values()
+        names |= {argument.name for argument in arguments if argument.default is inspect.Parameter.empty}
+        if all(argument.kind is not inspect.Parameter.VAR_KEYWORD for argument in arguments):
+            break
+    return names
+
+
+def _constructors(built: Any) -> list[Callable[..., Any]]:
+    """What is called: a function, or the constructors of a class and its parents."""
+    callables = [vars(parent).get("__init__") for parent in built.__mro__] if inspect.isclass(built) else [built]
+    return [function for function in callables if inspect.isfunction(function)]
+
+
+def _named(function: Callable[..., Any]) -> dict[str, Any]:
+    """Names and types of the arguments that a function names, unlike *args and **settings."""
+    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    names = {name for name, argument in inspect.signature(function).parameters.items() if argument.kind not in rest}
+    return {name: hint for name, hint in typing.get_type_hints(function).items() if name in names}
 
 
 def _check_types(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import socket
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,33 @@ def write_whole(file: Path, text: str) -> None:
         writing.stream.write(data)
 
 
+def check_writable(what: str, folder: Path) -> None:
+    """Check that a folder can be written to, or made; nothing is left of the attempt.
+
+    Args:
+        what: names it on the command line, like runs=here.
+        folder: need not be there.
+
+    Raises:
+        UserError: if not.
+    """
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if _exists(place))
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise UserError(f"{what} cannot be written to: {error.strerror}") from error
+
+
+def _exists(place: Path) -> bool:
+    """Whether a path is there; unlike Path.exists, raises OSError where it can never be."""
+    try:
+        place.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """Where one run keeps everything.
@@ -82,7 +110,7 @@ class RunDirectory:
 
     def finished(self) -> bool:
         """Whether the run came to its end: the summary is the last thing it writes."""
-        return (self.path / "summary.json").exists()
+        return os.path.exists(self.path / "summary.json")  # false, too, where a path can never be
 
     def summary(self) -> dict[str, Any]:
         return json.loads((self.path / "summary.json").read_text())

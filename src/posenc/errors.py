@@ -1,5 +1,8 @@
 """What goes wrong without being a fault of the program, told in one sentence; no traceback is shown for it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class UserError(Exception):
     """A wrong key, value, file or directory, found before anything is trained. The message is the whole explanation."""
@@ -28,3 +31,24 @@ class Stopped(BaseException):
     def exit_code(self) -> int:
         """As a shell has it: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self.signum
+
+
+@contextmanager
+def needed_for(what: str) -> Iterator[None]:
+    """Around the import of a package that only some runs need.
+
+    Args:
+        what: needs it, as on the command line.
+
+    Raises:
+        UserError: if it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(missing_package(error, what)) from error
+
+
+def missing_package(error: ModuleNotFoundError, what: str = "this") -> str:
+    """The sentence for a package that is not there."""
+    return f"{what} needs the package {str(error.name).partition('.')[0]}, which is not installed: see requirements.txt"

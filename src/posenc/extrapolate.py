@@ -1,6 +1,5 @@
 """Evaluate finished runs in windows longer than those they were trained on."""
 
-import argparse
 import hashlib
 import sys
 import time
@@ -8,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.analysis.runs import Run
-from posenc.command import one_sentence_errors
-from posenc.errors import UserError
+from posenc.command import Arguments, one_sentence_errors
+from posenc.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from posenc.data.cache import Tokens
@@ -25,7 +24,7 @@ DELETED = ""
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m posenc.extrapolate", description=__doc__)
+    parser = Arguments(prog="python -m posenc.extrapolate", description=__doc__)
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate what was evaluated before")
     given = parser.parse_args(arguments)
@@ -39,13 +38,14 @@ def extrapolate(folder: Path, again: bool = False) -> None:
     Raises:
         UserError: if there is no finished run, or none that can be evaluated.
     """
-    from posenc.analysis import length_tables
-    from posenc.analysis.comparison import compare
     from posenc.analysis.runs import read_folder
 
     finished = [run for run in read_folder(folder).runs if run.finished]
     if not finished:
         raise UserError(f"no run in {folder} is finished")
+    from posenc.analysis import length_tables
+    from posenc.analysis.comparison import compare
+
     there = sum(_told(run, again) for run in finished)
     if not there:
         raise UserError(f"no run in {folder} could be evaluated")
@@ -57,7 +57,7 @@ def _told(run: Run, again: bool) -> bool:
     begun = time.monotonic()
     try:
         new = _evaluate(run, again)
-    except (UserError, OSError) as error:
+    except (UserError, RunError, OSError) as error:
         print(f"{run.name} is not evaluated: {error}", file=sys.stderr, flush=True)
         return False
     if new:
@@ -127,14 +127,19 @@ def _validation_text(trained: "Trained") -> "Tokens":
         UserError: if the text cannot be read, or is another by now.
     """
     from posenc.building import build
+    from posenc.config import check_groups
     from posenc.data.prepare import open_split
 
     config = trained.config
+    check_groups(config, ["data"])
+    title, cache = (config.get("choices") or {}).get("data"), config.get("cache")
+    if not isinstance(title, str) or not isinstance(cache, str):
+        raise UserError("its config.yaml does not say where its text is cached")
     corpus = build(config, "data")
     source = corpus.fingerprint()
-    if source != config["text"]:
+    if source != config.get("text"):
         raise UserError("its text has changed since it was trained")
-    return open_split(corpus, trained.tokenizer, Path(config["cache"]), config["choices"]["data"], source, "valid")
+    return open_split(corpus, trained.tokenizer, Path(cache), title, source, "valid")
 
 
 if __name__ == "__main__":

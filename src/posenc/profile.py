@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
-from posenc.command import one_sentence_errors
+from posenc.command import Arguments, one_sentence_errors
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Arguments(
         prog="python -m posenc.profile",
         description=DESCRIPTION,
         epilog=EXAMPLES,
@@ -69,17 +69,20 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from omegaconf import OmegaConf
 
     from posenc.config import check, composed
+    from posenc.directory import check_writable
 
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch: its tracer would announce itself on stderr
+    settings = check(config)
     from posenc.building import build
     from posenc.training.provenance import hardware as chip
 
-    settings, hardware = check(config), build(config, "trainer")
+    hardware = build(config, "trainer")
     device = _device(hardware.accelerator)
     what = f"{choices['pos']}-{choices['model']}-{device.type}"
     file = out or _unused(Path(settings.runs) / "profiles", what)
+    check_writable(f"--out={file}", file.parent)
     if file.exists():
         raise UserError(f"--out={file} exists: name another file, or delete it")
     clock = Clock(device)
@@ -109,7 +112,7 @@ def _device(accelerator: str) -> "torch.device":
 def _unused(folder: Path, name: str) -> Path:
     """A file that is not there yet."""
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(file for name in names if not (file := folder / f"{name}.json").exists())
+    return next(file for name in names if not os.path.exists(file := folder / f"{name}.json"))
 
 
 class Clock:

@@ -1,10 +1,9 @@
 """Compare the runs of a sweep: `python -m posenc.report runs/kjv_tiny`."""
 
-import argparse
 from pathlib import Path
 
 from posenc.analysis.runs import Sweep
-from posenc.command import one_sentence_errors
+from posenc.command import Arguments, one_sentence_errors
 from posenc.errors import UserError
 
 WANDB = "wandb://"
@@ -12,7 +11,7 @@ WANDB = "wandb://"
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m posenc.report", description=__doc__)
+    parser = Arguments(prog="python -m posenc.report", description=__doc__)
     parser.add_argument("source", help="runs/<experiment>, or wandb://entity/project/group for a sweep on W&B's server")
     parser.add_argument("--baseline", default="sinusoidal", help="the scheme the others are held against")
     parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
@@ -42,11 +41,16 @@ def report(
     Raises:
         UserError: if there is nothing to read, or the folder cannot be written.
     """
-    from posenc.analysis import tables
-    from posenc.analysis.comparison import compare, without_seconds
+    from posenc.directory import check_writable
 
     sweep, folder = _read(source)
     folder = out or folder
+    for option, place in (("--out", folder), ("--results", results)):
+        if place is not None:
+            check_writable(f"{option}={place}", place / "report.html")
+    from posenc.analysis import tables
+    from posenc.analysis.comparison import compare, without_seconds
+
     panels = compare(sweep, baseline)
     panels = without_seconds(panels) if busy else panels
     tables.show(panels, sweep.notices)

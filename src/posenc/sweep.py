@@ -48,7 +48,9 @@ def failures_noted() -> Iterator[None]:
             traceback.print_exc()
         job = {"job": hydra.job.override_dirname or "the only job", "error": sentence}
         print(f"{job['job']} failed: {sentence}", file=sys.stderr, flush=True)
-        with open(os.environ.get(NOTES) or Path(hydra.sweep.dir) / FAILED_JOBS, "a") as stream:
+        noted = Path(os.environ.get(NOTES) or Path(hydra.sweep.dir) / FAILED_JOBS)
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        with noted.open("a") as stream:
             stream.write(json.dumps(job) + "\n")
 
 
@@ -76,7 +78,6 @@ class Comparison(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         noted = (Path(config.hydra.sweep.dir) / FAILED_JOBS).absolute()
-        noted.parent.mkdir(parents=True, exist_ok=True)
         noted.unlink(missing_ok=True)
         os.environ[NOTES] = str(noted)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

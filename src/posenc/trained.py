@@ -54,13 +54,9 @@ def load(run: Path) -> Trained:
         UserError: if there is no run, no checkpoint in it, or one that cannot be read.
     """
     checkpoint = last_checkpoint(run)
-    from omegaconf import OmegaConf
-
+    config = _configuration(run)
     from posenc.building import build, build_model
 
-    config: Any = OmegaConf.to_container(OmegaConf.load(run / "config.yaml"))
-    if "attention" not in config:
-        raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     tokenizer = build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     tokenizer.load(run)
@@ -69,9 +65,38 @@ def load(run: Path) -> Trained:
     return Trained(model, objective, tokenizer, config)
 
 
+def _configuration(run: Path) -> dict[str, Any]:
+    """What made a run. It may be a stranger's: nothing in it is looked up on this machine.
+
+    Raises:
+        UserError: if it cannot be read, or is not one that this program writes.
+    """
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from posenc.config import check_groups
+
+    file = run / "config.yaml"
+    try:
+        config: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{file} cannot be read: {str(error).partition(chr(10))[0]}") from error
+    if not isinstance(config, dict) or "attention" not in config:
+        raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
+    try:
+        check_groups(config, ("tokenizer", "objective", "model", "pos", "attention"))
+    except UserError as error:
+        raise UserError(f"{file} is not one that this program writes: {error}") from error
+    for key in ("seed", "context", "batch_size"):
+        if type(config.get(key)) is not int:
+            raise UserError(f"{file} is not one that this program writes: {key} must be a whole number")
+    return config
+
+
 def _load_weights(model: "Transformer", checkpoint: Path) -> None:
     weights = checkpoints.load(checkpoint)["state_dict"]
     try:
         model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         raise UserError(f"{checkpoint} is of another model than config.yaml describes") from error

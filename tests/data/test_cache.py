@@ -1,7 +1,9 @@
 """A cache is written once, whole, and never trained on when it is damaged."""
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posenc.data.cache import META, TOKENS, open_or_build
+from posenc.data.cache import META, TOKENS, _Writing, open_or_build
+from posenc.data.folders import whole_folder
+from posenc.errors import RunError, UserError
+from tests.faults import data as faults
+from tests.faults.limits import can_mount
 
 IDS = np.arange(5000, dtype=np.uint16)
 BUILDER = """
@@ -76,6 +82,36 @@ def test_a_damaged_cache_is_built_again_with_a_notice(damage, tmp_path, capsys):
     assert "is damaged" not in capsys.readouterr().err
 
 
+def test_a_folder_made_for_a_build_that_fails_does_not_stay(tmp_path):
+    with pytest.raises(UserError, match="the corpus is empty"):
+        open_or_build(tmp_path / "new" / "cache" / "tokens", "print", np.dtype("uint16"), refuses)
+    assert list(tmp_path.iterdir()) == []
+
+
+def refuses():
+    raise UserError("the corpus is empty")
+    yield IDS
+
+
+def test_a_cache_that_is_whole_may_lie_where_nothing_can_be_written(tmp_path):
+    build(tmp_path / "tokens")
+    read_only = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    tmp_path.chmod(0o555)
+    try:
+        command = [*read_only, sys.executable, "-c", BUILDER, str(tmp_path / "tokens")]
+        result = subprocess.run(command, capture_output=True, text=True)
+    finally:
+        tmp_path.chmod(0o755)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == ""
+
+
+def test_open_tokens_outlive_their_folder(tmp_path):
+    ids = build(tmp_path / "tokens")
+    shutil.rmtree(tmp_path / "tokens")
+    assert np.array_equal(ids, IDS)
+
+
 def test_a_build_that_fails_leaves_nothing_behind(tmp_path):
     def breaks():
         yield IDS
@@ -83,15 +119,7 @@ def test_a_build_that_fails_leaves_nothing_behind(tmp_path):
 
     with pytest.raises(RuntimeError, match="broke off"):
         open_or_build(tmp_path / "tokens", "print", np.dtype("uint16"), breaks)
-    assert [file.name for file in tmp_path.iterdir()] == ["tokens.lock"]
-
-
-def test_processes_that_start_together_build_once(tmp_path):
-    command = [sys.executable, "-c", BUILDER, str(tmp_path / "tokens")]
-    together = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    outputs = [process.communicate(timeout=60)[0] for process in together]
-    assert [process.returncode for process in together] == [0] * 4
-    assert sum(output.count("building") for output in outputs) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_killed_while_building_harms_nothing(tmp_path):
@@ -102,4 +130,39 @@ def test_a_process_killed_while_building_harms_nothing(tmp_path):
         process.kill()
     assert not folder.exists()
     assert np.array_equal(build(folder), IDS)
-    assert {file.name for file in tmp_path.iterdir()} == {"tokens", "tokens.lock"}
+    assert [file.name for file in tmp_path.iterdir()] == ["tokens"]
+
+
+def test_eight_processes_that_start_together_build_one_tokenizer_and_one_cache(tmp_path):
+    faults.write_text(tmp_path / "text.txt", megabytes=2)
+    assert faults.build_once(tmp_path / "text.txt", tmp_path / "cache", faults.PAIRS)
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs the right to mount a small file system")
+@pytest.mark.parametrize("vocabulary", [faults.BYTES, faults.PAIRS])
+def test_a_full_disk_is_told_with_what_was_needed_and_the_cache_is_built_once_there_is_space(vocabulary, tmp_path):
+    faults.write_text(tmp_path / "text.txt", megabytes=2)
+    ((_, out, _),) = faults.ended([faults.begin(tmp_path / "text.txt", tmp_path / "cache", vocabulary)])
+    expected = faults.tokens(out)
+    assert faults.survives_a_full_disk(tmp_path / "text.txt", tmp_path / "small", vocabulary, "500k", expected)
+
+
+def test_a_full_disk_names_the_file_and_the_bytes(tmp_path):
+    """The sentence itself: all bytes are counted, though most were never written."""
+
+    class Full(OSError):
+        def __init__(self) -> None:
+            super().__init__(errno.ENOSPC, "No space left on device")
+
+    writing = _Writing(np.dtype("uint16"), iter([IDS[:3000], IDS[3000:]]))
+    with (
+        pytest.raises(RunError, match="tokens could not be written: it needs 10,000 bytes, and [0-9,]+ are free there"),
+        whole_folder(tmp_path / "tokens", writing.needed),
+    ):
+        raise Full
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_rest_of_a_text_that_takes_long_to_count_is_more_than_was_counted(monkeypatch):
+    monkeypatch.setattr("posenc.data.cache.COUNTED", -1.0)
+    assert _Writing(np.dtype("uint16"), iter([IDS, IDS])).needed() == "more than 10,000 bytes"

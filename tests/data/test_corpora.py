@@ -150,7 +150,8 @@ class TestHub:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.txt", b"caf\xe9", "a.txt is not UTF-8 text"),
+        ("a.jsonl", b'{"text": "caf\xe9"}', "a.jsonl line 1 is not UTF-8 text"),
+        ("a.jsonl", b"[" * 100_000, "a.jsonl line 1 is not JSON"),
         ("a.jsonl", b'{"text": "x"}\nnonsense\n', "a.jsonl line 2 is not JSON"),
         ("a.jsonl", b'{"body": "x"}\n', "line 1 has no text under the key data.field=text"),
         ("a.parquet", b"PAR0", "a.parquet cannot be read"),
@@ -183,3 +184,16 @@ def test_the_shared_wikipedia_is_cut_as_its_readme_says():
     valid = b"".join(corpus.stream("valid"))
     assert len(valid) == pytest.approx(5_000_000, rel=0.02)
     assert valid.endswith(b"\0")
+
+
+def test_a_text_that_is_not_utf_8_is_bytes_like_any(tmp_path):
+    latin = "caf\xe9 au lait\n".encode("latin-1") * 100
+    (tmp_path / "a.txt").write_bytes(latin)
+    assert everything(TextFiles(str(tmp_path))) == latin
+
+
+def test_byte_pairs_say_where_a_text_is_not_utf_8():
+    from posenc.data.tokens import BytePairs
+
+    with pytest.raises(UserError, match=r"tokenizer=bpe needs UTF-8 text, and this is none: b'a caf\\xe9'"):
+        BytePairs(300).train([b"a caf\xe9"])

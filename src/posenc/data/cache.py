@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,11 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 from tqdm import tqdm
+
+from posenc.data.folders import one_builder, whole_folder
 
 TOKENS, META = "tokens.bin", "meta.json"
 FORMAT = 1
+
+COUNTED = 5.0
+"""Seconds that are spent on finding out how much a full disk lacks."""
 
 
 @dataclass(frozen=True)
@@ -39,81 +42,108 @@ def open_or_build(
 ) -> Tokens:
     """The tokens cached in `folder`, built there first if they are missing or damaged.
 
-    Several processes may call this at once: one builds, the others wait and read. A build goes to a folder beside
-    it, which is renamed when it is complete.
+    Several processes may call this at once: one builds, the others wait and read. What is whole is only read, so that
+    a cache may lie where nothing can be written. Tokens that are open outlive the folder.
 
     Args:
         folder: where this split's tokens live.
         fingerprint: what they are made from.
         dtype: their type.
         encode: yields the tokens, chunk after chunk.
+
+    Raises:
+        UserError: if they are not there, and cannot be written.
+        RunError: if the disk is full.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        fault = check(folder, fingerprint, dtype)
-        if fault is not None:
-            if folder.exists():
-                print(
-                    f"The cache {folder} is damaged ({fault}); it is built again.",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            _build(folder, fingerprint, dtype, encode())
-    return Tokens(np.memmap(folder / TOKENS, dtype=dtype, mode="r"), fingerprint)
+    found = read(folder, fingerprint, dtype)
+    while isinstance(found, str):  # again, if somebody deletes what was just built
+        with one_builder(folder):
+            found = read(folder, fingerprint, dtype)
+            if isinstance(found, str):
+                if folder.exists():
+                    print(f"The cache {folder} is damaged ({found}); it is built again.", file=sys.stderr, flush=True)
+                _build(folder, fingerprint, dtype, encode())
+                found = read(folder, fingerprint, dtype)
+    return Tokens(found, fingerprint)
 
 
-def check(folder: Path, fingerprint: str, dtype: np.dtype) -> str | None:
-    """What is wrong with a cache, in words; None if nothing is."""
+def read(folder: Path, fingerprint: str, dtype: np.dtype) -> np.ndarray | str:
+    """The tokens of a cache, (N,), memory-mapped, or what is wrong with it, in words."""
     try:
         meta = json.loads((folder / META).read_text())
-        size = (folder / TOKENS).stat().st_size
         with (folder / TOKENS).open("rb") as stream:
-            checksum = hashlib.file_digest(stream, "sha256").hexdigest()
+            size = os.fstat(stream.fileno()).st_size
+            wrong = _wrong(meta, fingerprint, dtype, size)
+            if wrong is not None:
+                return wrong
+            if hashlib.file_digest(stream, "sha256").hexdigest() != meta.get("sha256"):
+                return "its checksum does not match"
+            # Of the file that is open, not of its name: another process may delete it now.
+            return np.memmap(stream, dtype=dtype, mode="r", shape=(size // dtype.itemsize,))
     except (OSError, ValueError) as error:
         return f"unreadable: {error}"
+
+
+def _wrong(meta: object, fingerprint: str, dtype: np.dtype, size: int) -> str | None:
+    """What is wrong with a cache of `size` bytes, but for its contents."""
+    held = meta if isinstance(meta, dict) else {}
     expected = {"format": FORMAT, "fingerprint": fingerprint, "dtype": str(dtype)}
-    wrong = [key for key, value in expected.items() if not isinstance(meta, dict) or meta.get(key) != value]
-    if wrong:
-        return f"its {wrong[0]} is not the expected one"
-    if size != meta.get("bytes"):
-        return f"{size:,} bytes where {meta.get('bytes'):,} were written"
-    return None if checksum == meta.get("sha256") else "its checksum does not match"
+    for key, value in expected.items():
+        if held.get(key) != value:
+            return f"its {key} is not the expected one"
+    if size != held.get("bytes") or size == 0:
+        return f"{size} bytes where {held.get('bytes')} were written"
+    return None
 
 
 def _build(folder: Path, fingerprint: str, dtype: np.dtype, chunks: Iterator[np.ndarray]) -> None:
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
     begun = time.monotonic()
-    try:
-        size, checksum = _write(partial / TOKENS, dtype, chunks, folder.name)
+    writing = _Writing(dtype, chunks)
+    with whole_folder(folder, writing.needed) as partial:
+        writing.write(partial / TOKENS, folder.name)
         meta = {
             "format": FORMAT,
             "fingerprint": fingerprint,
             "dtype": str(dtype),
-            "bytes": size,
-            "sha256": checksum,
+            "bytes": writing.size,
+            "sha256": writing.checksum.hexdigest(),
         }
         (partial / META).write_text(json.dumps(meta, indent=1))
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     seconds = time.monotonic() - begun
-    print(f"Cached {size // dtype.itemsize:,} tokens in {folder} ({seconds:.1f} s).", flush=True)
+    print(f"Cached {writing.size // dtype.itemsize:,} tokens in {folder} ({seconds:.1f} s).", flush=True)
 
 
-def _write(file: Path, dtype: np.dtype, chunks: Iterator[np.ndarray], title: str) -> tuple[int, str]:
-    checksum, size = hashlib.sha256(), 0
-    every = 0.1 if sys.stderr.isatty() else 30  # seconds
-    bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=every)
-    with file.open("wb") as stream, bar:
-        for chunk in chunks:
-            data = chunk.astype(dtype, copy=False).tobytes()
-            stream.write(data)
-            checksum.update(data)
-            size += len(data)
-            bar.update(len(chunk))
-        stream.flush()
-        os.fsync(stream.fileno())
-    return size, checksum.hexdigest()
+class _Writing:
+    """Chunks of tokens on their way to a file.
+
+    Attributes:
+        size: bytes so far.
+        checksum: of them.
+    """
+
+    def __init__(self, dtype: np.dtype, chunks: Iterator[np.ndarray]) -> None:
+        self.dtype, self.chunks = dtype, chunks
+        self.size, self.checksum = 0, hashlib.sha256()
+
+    def write(self, file: Path, title: str) -> None:
+        """Write all chunks."""
+        every = 0.1 if sys.stderr.isatty() else 30  # seconds
+        bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=every)
+        with file.open("wb") as stream, bar:
+            for chunk in self.chunks:
+                data = chunk.astype(self.dtype, copy=False).tobytes()
+                self.size += len(data)  # first: what does not fit is needed too
+                stream.write(data)
+                self.checksum.update(data)
+                bar.update(len(chunk))
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def needed(self) -> str:
+        """The bytes of all chunks, or of those that could be counted in a few seconds."""
+        deadline = time.monotonic() + COUNTED
+        for chunk in self.chunks:
+            self.size += len(chunk) * self.dtype.itemsize
+            if time.monotonic() > deadline:
+                return f"more than {self.size:,} bytes"
+        return f"{self.size:,} bytes"

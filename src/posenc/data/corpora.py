@@ -1,7 +1,7 @@
 """Named sources of text, each with a training, a validation and a test split.
 
-Text flows as a stream of bytes: chunks of valid UTF-8 of about a megabyte, cut between lines. Where a corpus has
-documents, each ends with END.
+Text flows as a stream of bytes: chunks of about a megabyte, cut between lines, UTF-8 but for what a .txt holds. Where
+a corpus has documents, each ends with END.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from posenc.data.files import END, file_fingerprint, find_files, read_file
-from posenc.errors import UserError
+from posenc.errors import UserError, needed_for
 
 SPLITS = ("train", "valid", "test")
 CUTS = (0.90, 0.95)
@@ -158,17 +158,19 @@ class Hub:
         Raises:
             UserError: if the dataset cannot be loaded, or has no such column.
         """
-        import datasets
+        for row in self._loaded(split):
+            yield _text_of(row, self.field, self.path) + self.end
 
+    def _loaded(self, split: str) -> Iterator[dict[str, Any]]:
+        with needed_for(f"data.path={self.path}"):
+            import datasets
         try:
-            rows = datasets.load_dataset(
+            yield from datasets.load_dataset(
                 self.path, self.name, split=split, revision=self.revision, streaming=self.streaming
             )
         except Exception as error:  # the hub's failures have no common class
             reason = " ".join(str(error).split())[:200]
             raise UserError(f"data.path={self.path} cannot be loaded: {reason}") from error
-        for row in rows:
-            yield _text_of(row, self.field, self.path) + self.end
 
 
 def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:
@@ -203,6 +205,8 @@ class HubHeldOut(Hub):
         super().__init__(**settings)
         if held_out < 1:
             raise ValueError(f"held_out={held_out} must be at least 1")
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit={limit} must be at least 1, or null")
         self.held_out, self.limit = held_out, limit
 
     def stream(self, split: str) -> Iterator[bytes]:

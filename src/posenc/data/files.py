@@ -1,4 +1,4 @@
-"""Local files as streams of UTF-8."""
+"""Local files as streams of text."""
 
 import glob
 import gzip
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from posenc.errors import UserError
+from posenc.errors import UserError, needed_for
 
 END = b"\0"
 """The end of a document, in every text stream and every tokenizer's vocabulary."""
@@ -27,9 +27,13 @@ def find_files(path: str) -> list[Path]:
     Raises:
         UserError: if there is none.
     """
-    place = Path(path).expanduser()
-    candidates = place.rglob("*") if place.is_dir() else map(Path, glob.glob(str(place), recursive=True))
-    files = sorted(file for file in candidates if file.is_file() and _kind(file) in READERS)
+    try:
+        place = Path(path).expanduser()
+        candidates = place.rglob("*") if place.is_dir() else map(Path, glob.glob(str(place), recursive=True))
+        files = sorted(file for file in candidates if file.is_file() and _kind(file) in READERS)
+    except (OSError, RuntimeError, ValueError) as error:  # a name too long, no such home, no such pattern
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"data.path={path} cannot be read: {reason}") from error
     if files:
         return files
     kinds = ", ".join(READERS)
@@ -53,19 +57,20 @@ def file_fingerprint(file: Path) -> bytes:
 
 
 def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
-    """The text of one file in chunks of valid UTF-8; documents end with END.
+    """The text of one file in chunks, cut between lines; documents end with END.
+
+    It is UTF-8 where the format says so (.jsonl, .parquet). What a .txt holds, its file does not say: a tokenizer of
+    bytes takes any, others look for themselves.
 
     Raises:
         UserError: if the file cannot be read as what its name says.
     """
     try:
-        for chunk in READERS[_kind(file)](file, field, separator):
-            chunk.decode()
-            yield chunk
+        yield from READERS[_kind(file)](file, field, separator)
     except UnicodeEncodeError as error:
         raise UserError(f"{file} holds half a surrogate pair, which is not text") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8 text: {error.reason} in a chunk, at its byte {error.start}") from error
+        raise UserError(f"{file} is not UTF-8 text: {error.reason}") from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 
@@ -108,7 +113,9 @@ def _read_jsonl(file: Path, field: str, separator: str | None) -> Iterator[bytes
 def _json_text(line: bytes, field: str, where: str) -> bytes:
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where} is not UTF-8 text: {error.reason}") from error
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{where} is not JSON: {error}") from error
     if not isinstance(record, dict) or not isinstance(record.get(field), str):
         raise UserError(f"{where} has no text under the key data.field={field}")
@@ -116,8 +123,9 @@ def _json_text(line: bytes, field: str, where: str) -> bytes:
 
 
 def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
-    import pyarrow
-    import pyarrow.parquet
+    with needed_for(f"{file.name}"):
+        import pyarrow
+        import pyarrow.parquet
 
     try:
         with _open(file) as stream:
@@ -127,7 +135,7 @@ def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[byt
                 raise UserError(f"{file} has no column data.field={field}, only {names}")
             for batch in table.iter_batches(batch_size=1024, columns=[field]):
                 yield b"".join(str(text).encode() + END for text in batch.column(0).to_pylist() if text is not None)
-    except pyarrow.ArrowInvalid as error:
+    except pyarrow.ArrowException as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 
 

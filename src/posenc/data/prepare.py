@@ -1,16 +1,16 @@
 """A corpus and a tokenizer -> the cached tokens of its splits."""
 
-import os
-import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
+import numpy as np
 
+from posenc.config import check_plain
 from posenc.data.cache import Tokens, open_or_build
 from posenc.data.corpora import Corpus, digest
+from posenc.data.folders import one_builder, whole_folder
 from posenc.data.tokens import Tokenizer, smallest_dtype
 from posenc.errors import UserError
 
@@ -39,33 +39,56 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
         UserError: if the corpus is unreadable, or a split is shorter than a window.
     """
     source = corpus.fingerprint()
-    _train_once(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{source}")
-    splits = {split: open_split(corpus, tokenizer, cache, title, source, split) for split in IN_WORDS}
-    for split, tokens in splits.items():
-        if len(tokens) < window:
-            raise UserError(
-                f"context={context} is too long for this corpus: "
-                f"its {IN_WORDS[split]} split has only {len(tokens)} tokens"
-            )
-    return Prepared(tokenizer, **splits)
+    if tokenizer.learns:
+        _train_once(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{source}")
+    # The shorter one first: where it is too short, nothing has been written.
+    valid, train = (
+        open_split(corpus, tokenizer, cache, title, source, split, context, window) for split in ("valid", "train")
+    )
+    return Prepared(tokenizer, train, valid)
 
 
-def open_split(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, source: str, split: str) -> Tokens:
+def open_split(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    cache: Path,
+    title: str,
+    source: str,
+    split: str,
+    context: int = 1,
+    window: int = 1,
+) -> Tokens:
     """One split as the tokens of a tokenizer that has learnt its vocabulary, from the cache or tokenised anew.
 
     Args:
         source: the corpus's fingerprint, which may take long to compute.
+        context: tokens a model reads, for the sentence that says it is too long.
+        window: tokens that there must be at least.
 
     Raises:
-        UserError: if the corpus is unreadable, or has no text in that split.
+        UserError: if the corpus is unreadable, or has too little text in that split; nothing is cached then.
+        RunError: if the disk is full.
     """
     fingerprint = digest(source, tokenizer.fingerprint(), split)
-    return open_or_build(
-        cache / f"{title}-{tokenizer.name}-{split}-{fingerprint}",
-        fingerprint,
-        smallest_dtype(tokenizer.vocab_size),
-        lambda: tokenizer.encode(_not_empty(corpus.stream(split), split)),
-    )
+
+    def long_enough(count: int) -> None:
+        if count < window:
+            raise UserError(
+                f"context={context} is too long for this corpus: its {IN_WORDS[split]} split has only {count} tokens"
+            )
+
+    def encoded() -> Iterator[np.ndarray]:
+        count = 0
+        for chunk in tokenizer.encode(_not_empty(corpus.stream(split), split)):
+            count += len(chunk)
+            yield chunk
+        long_enough(count)
+
+    check_plain("data", title)
+    folder = cache / f"{title}-{tokenizer.name}-{split}-{fingerprint}"
+    tokens = open_or_build(folder, fingerprint, smallest_dtype(tokenizer.vocab_size), encoded)
+    long_enough(len(tokens))
+    return tokens
 
 
 def _not_empty(chunks: Iterable[bytes], split: str) -> Iterable[bytes]:
@@ -80,18 +103,22 @@ def _not_empty(chunks: Iterable[bytes], split: str) -> Iterable[bytes]:
 
 def _train_once(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
     """Load a tokenizer that was trained on this corpus before, or train it and keep it, whole or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
+    check_plain("data", folder.name)
+    if _loaded(tokenizer, folder):
+        return
+    with one_builder(folder):
+        if _loaded(tokenizer, folder):
+            return
         if folder.exists():
-            try:
-                tokenizer.load(folder)
-                return
-            except Exception as error:  # the tokenizers library raises bare Exception
-                print(f"The tokenizer {folder} is damaged ({error}); it is trained again.", file=sys.stderr)
-        tokenizer.train(corpus.stream("train"))
-        partial = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        tokenizer.save(partial)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(partial, folder)
+            print(f"The tokenizer {folder} is damaged; it is trained again.", file=sys.stderr)
+        tokenizer.train(_not_empty(corpus.stream("train"), "train"))
+        with whole_folder(folder, lambda: "a little") as partial:
+            tokenizer.save(partial)
+
+
+def _loaded(tokenizer: Tokenizer, folder: Path) -> bool:
+    try:
+        tokenizer.load(folder)
+    except (OSError, UserError):
+        return False
+    return True

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from posenc.atomic import whole
 from posenc.data.files import END
-from posenc.errors import UserError
+from posenc.errors import UserError, needed_for
 
 FILE = "tokenizer.json"
 
@@ -19,9 +20,11 @@ class Tokenizer(Protocol):
     Attributes:
         vocab_size: V.
         name: what a cache of its tokens is called.
+        learns: whether it has a vocabulary to learn from a text.
     """
 
     vocab_size: int
+    learns: bool
 
     @property
     def name(self) -> str: ...
@@ -39,7 +42,11 @@ class Tokenizer(Protocol):
         ...
 
     def load(self, folder: Path) -> None:
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: if it cannot be read, or is of another vocabulary.
+        """
         ...
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
@@ -59,10 +66,11 @@ def smallest_dtype(vocab_size: int) -> np.dtype:
 
 
 class Bytes:
-    """A token is a byte."""
+    """A token is a byte. The text may be anything, also what is not UTF-8."""
 
     vocab_size = 256
     name = "bytes"
+    learns = False
 
     def fingerprint(self) -> str:
         return self.name
@@ -94,11 +102,18 @@ class BytePairs:
 
     Raises:
         ValueError: if vocab_size leaves nothing to merge, or does not fit in 32 bits.
+        UserError: if the package `tokenizers` is not installed.
     """
 
+    learns = True
+
     def __init__(self, vocab_size: int = 4096) -> None:
-        if not 257 < vocab_size < 2**32:
+        if vocab_size <= 257:
             raise ValueError(f"vocab_size={vocab_size} must be above 257: 256 bytes and the end of a document")
+        if vocab_size >= 2**32:
+            raise ValueError(f"vocab_size={vocab_size} must be below 2^32")
+        with needed_for("tokenizer=bpe"):
+            import tokenizers  # noqa: F401
         self.vocab_size = vocab_size
         self._tokenizer: Any = None
 
@@ -113,7 +128,7 @@ class BytePairs:
         """Learn the merges.
 
         Raises:
-            UserError: if the text does not support so large a vocabulary.
+            UserError: if the text is not UTF-8, or does not support so large a vocabulary.
         """
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -127,7 +142,7 @@ class BytePairs:
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        tokenizer.train_from_iterator((chunk.decode() for chunk in text), trainer)
+        tokenizer.train_from_iterator(map(_as_text, text), trainer)
         if tokenizer.get_vocab_size() < self.vocab_size:
             raise UserError(
                 f"tokenizer.vocab_size={self.vocab_size} is more than the training text supports: "
@@ -136,17 +151,26 @@ class BytePairs:
         self._tokenizer = tokenizer
 
     def save(self, folder: Path) -> None:
-        (folder / FILE).write_text(self._tokenizer.to_str())
+        data = self._tokenizer.to_str().encode()
+        with whole(folder / FILE, lambda: len(data)) as writing:
+            writing.stream.write(data)
 
     def load(self, folder: Path) -> None:
         from tokenizers import Tokenizer
 
-        self._tokenizer = Tokenizer.from_str((folder / FILE).read_text())
+        file = folder / FILE
+        try:
+            read = Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        except Exception as error:  # the package raises bare Exception
+            raise UserError(f"{file} cannot be read: {' '.join(str(error).split())[:200]}") from error
+        if read.get_vocab_size() != self.vocab_size:
+            raise UserError(f"{file} has {read.get_vocab_size()} tokens where vocab_size={self.vocab_size}")
+        self._tokenizer = read
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
         dtype = smallest_dtype(self.vocab_size)
         for chunk in text:
-            lines = chunk.decode().splitlines(keepends=True)
+            lines = _as_text(chunk).splitlines(keepends=True)
             pieces = ["".join(lines[first : first + 256]) for first in range(0, len(lines), 256)]
             encoded = self._tokenizer.encode_batch_fast(pieces)  # pieces are encoded in parallel
             yield np.concatenate([np.array(piece.ids, dtype=dtype) for piece in encoded])
@@ -157,3 +181,18 @@ class BytePairs:
     def byte_lengths(self) -> np.ndarray:
         # In byte-level BPE each character of a token's name stands for one byte, and END is one byte too.
         return np.array([len(self._tokenizer.id_to_token(token)) for token in range(self.vocab_size)])
+
+
+def _as_text(chunk: bytes) -> str:
+    """A chunk decoded.
+
+    Raises:
+        UserError: if it is not UTF-8.
+    """
+    try:
+        return chunk.decode()
+    except UnicodeDecodeError as error:
+        around = chunk[max(0, error.start - 20) : error.start + 20]
+        raise UserError(
+            f"tokenizer=bpe needs UTF-8 text, and this is none: {around!r}; tokenizer=bytes takes any"
+        ) from error

@@ -36,8 +36,13 @@ class Hardware:
     cuda_graphs: bool = False
 
     def __post_init__(self) -> None:
-        if self.accelerator == "cuda" and not torch.cuda.is_available():
-            raise ValueError("accelerator=cuda: this machine has no CUDA GPU; use auto or cpu")
+        there = {
+            "cuda": torch.cuda.is_available(),
+            "mps": torch.backends.mps.is_available(),
+            "gpu": torch.cuda.is_available() or torch.backends.mps.is_available(),
+        }
+        if not there.get(self.accelerator, True):
+            raise ValueError(f"accelerator={self.accelerator}: this machine has none; use auto or cpu")
         if self.cuda_graphs and not (self.compiles() and self._may_use_cuda()):
             raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
 

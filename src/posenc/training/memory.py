@@ -10,8 +10,15 @@ from posenc.errors import RunError
 SIZES = ("batch_size", "context", "model.layers", "model.width")
 """What memory grows with."""
 
-NOT_ALLOCATED = ("out of memory", "can't allocate memory", "not enough memory", "std::bad_alloc")
-"""How torch says it: on a GPU, and on a CPU in three places."""
+NOT_ALLOCATED = (
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "std::bad_alloc",
+    "Storage size calculation overflowed",
+    "integer multiplication overflow",
+)
+"""How torch says it: on a GPU, and on a CPU in several places."""
 
 
 @contextmanager
@@ -23,12 +30,18 @@ def memory_told(cfg: DictConfig) -> Iterator[None]:
     """
     try:
         yield
-    except MemoryError as error:
-        raise RunError(_sentence(cfg)) from error
-    except RuntimeError as error:  # torch.OutOfMemoryError is one, and on a CPU there is nothing more exact
-        if not any(words in str(error) for words in NOT_ALLOCATED):
+    except (MemoryError, RuntimeError) as error:
+        if not too_large(error):
             raise
         raise RunError(_sentence(cfg)) from error
+
+
+def too_large(error: Exception) -> bool:
+    """Whether an error says that memory did not suffice.
+
+    torch.OutOfMemoryError is a RuntimeError, and on a CPU torch has nothing more exact.
+    """
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NOT_ALLOCATED)
 
 
 def _sentence(cfg: DictConfig) -> str:

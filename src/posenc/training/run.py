@@ -11,8 +11,8 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.building import build, build_model
-from posenc.config import Settings, check, identity
-from posenc.directory import RunDirectory, write_whole
+from posenc.config import Settings, check, check_plain, identity
+from posenc.directory import RunDirectory, check_writable, write_whole
 from posenc.errors import UserError
 from posenc.imports import imported, importing
 from posenc.training.memory import memory_told
@@ -43,6 +43,8 @@ def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
     with importing():
         settings = check(config)
+        for group in ("pos", "data"):
+            check_plain(group, choices[group])
         corpus, hardware = build(config, "data"), build(config, "trainer")
     curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
     directory = RunDirectory.of(
@@ -50,6 +52,7 @@ def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[
     )
     if directory.finished():
         return show_finished(directory)
+    check_writable(f"runs={settings.runs}", directory.path)
     chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
     made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
     return train({**config, **made_of}, settings, directory, corpus, hardware, signals)
@@ -68,12 +71,16 @@ def train(
     optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     model = build_model(config, objective)
+    window = settings.context + objective.lookahead
+    # Before Lightning, which takes seconds to import: what is wrong with a text is told at once.
+    with importing():
+        from posenc.data.prepare import prepare
+    prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], settings.context, window)
     with importing():
         import torch._dynamo  # noqa: F401  an optimiser brings it in at its first step
         from lightning.pytorch.plugins.environments import LightningEnvironment
 
         from posenc.data.batches import Batches, validation_noise, validation_windows
-        from posenc.data.prepare import prepare
         from posenc.training import loggers
         from posenc.training.callbacks import Curve, Progress
         from posenc.training.checkpoints import CheckpointFiles, Checkpoints
@@ -103,8 +110,6 @@ def train(
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
 
-    window = settings.context + objective.lookahead
-    prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], settings.context, window)
     batches = Batches(prepared.train, settings.seed, settings.batch_size, window, objective.draws)
     windows = validation_windows(prepared.valid, settings.eval_windows, window)
     validation = objective.examples(windows, validation_noise(prepared.valid, windows, objective.draws))
