@@ -9,12 +9,13 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import yaml
 
 KEY = "5ec2e7" * 6 + "abcd"
 """Well-formed, so that wandb takes it for a key; it opens nothing."""
@@ -108,12 +109,13 @@ class StandIn:
         """What makes wandb talk to it."""
         return {"WANDB_BASE_URL": self.url, "WANDB_API_KEY": KEY}
 
-    def answer(self, name: str, values: Mapping[str, Any]) -> Answer:
+    def answer(self, name: str, values: Mapping[str, Any], query: str = "") -> Answer:
         """The data of one GraphQL operation."""
         self.asked.append(name)
         method = getattr(self, f"on_{name}", None)
         if method is None:
             self.unknown.append(name)
+            print("UNKNOWN", name, query)
             return {}
         with self.lock:
             given = method(values)
@@ -140,7 +142,12 @@ class StandIn:
         kept = self.runs.setdefault(values["name"], Kept())
         kept.fields |= {key: value for key, value in values.items() if value is not None}
         kept.config |= json.loads(values["config"] or "{}")
-        return {"upsertBucket": {"bucket": {**self.bucket(values["name"]), "project": self.project(values)}, "inserted": new}}
+        return {
+            "upsertBucket": {
+                "bucket": {**self.bucket(values["name"]), "project": self.project(values)},
+                "inserted": new,
+            }
+        }
 
     def project(self, values: Mapping[str, Any]) -> Answer:
         entity = {"id": "RW50aXR5OjE=", "name": values.get("entity") or "team"}
@@ -177,6 +184,97 @@ class StandIn:
     def on_RunStoppedStatus(self, _: Any) -> Answer:
         return {"project": {"run": {"stopped": False}}}
 
+    def on_GetDefaultEntity(self, _: Any) -> Answer:
+        return {"viewer": {"id": "VXNlcjox", "entity": "team"}}
+
+    def on_Runs(self, values: Mapping[str, Any]) -> Answer:
+        group = json.loads(values.get("filters") or "{}").get("group")
+        chosen = [name for name, kept in self.runs.items() if group in (None, kept.fields.get("groupName"))]
+        edges = [{"node": self.node(name), "cursor": name} for name in chosen]
+        runs = {"edges": edges, "pageInfo": {"endCursor": None, "hasNextPage": False}}
+        return {"project": {**self.project(values), "runCount": len(chosen), "readOnly": False, "runs": runs}}
+
+    def on_Run(self, values: Mapping[str, Any]) -> Answer:
+        return {"project": {**self.project(values), "run": self.node(values["name"])}}
+
+    def node(self, name: str) -> Answer:
+        """A run as the public API shows it."""
+        kept = self.runs[name]
+        return {
+            **self.bucket(name),
+            "projectId": "1",
+            "state": "finished" if kept.finished else "running",
+            "group": kept.fields.get("groupName"),
+            "jobType": kept.fields.get("jobType"),
+            "commit": None,
+            "readOnly": False,
+            "createdAt": "2026-01-01T00:00:00",
+            "heartbeatAt": "2026-01-01T00:00:00",
+            "systemMetrics": "{}",
+            "historyKeys": self.keys_of(kept),
+            "user": {"name": "person", "username": "person"},
+        }
+
+    def on_GetProjects(self, values: Mapping[str, Any]) -> Answer:
+        node = {"__typename": "Project", "id": "UHJvamVjdDox", "name": "posenc", "entityName": values["entity"]}
+        node |= {"createdAt": "2026-01-01T00:00:00", "isBenchmark": False, "user": None}
+        page = {"__typename": "PageInfo", "endCursor": None, "hasNextPage": False}
+        return {"models": {"pageInfo": page, "edges": [{"node": node}]}}
+
+    def on_ProjectInternalId(self, values: Mapping[str, Any]) -> Answer:
+        return {"project": self.project({"project": values["projectName"], "entity": values["entityName"]})}
+
+    def on_upsertView(self, values: Mapping[str, Any]) -> Answer:
+        self.views.append(dict(values))
+        project = {"id": "UHJvamVjdDox", "name": values["projectName"], "entityName": values["entityName"]}
+        shown = {key: values[key] for key in ("type", "name", "displayName", "description", "spec")}
+        view = {**shown, "id": "VmlldzoxMjM=", "project": project, "updatedAt": "2026-01-01T00:00:00"}
+        return {"upsertView": {"view": view, "inserted": True}}
+
+    def keys_of(self, kept: Kept) -> Answer:
+        return {"lastStep": max([row["_step"] for row in kept.history], default=-1), "keys": {}, "sets": []}
+
+    def on_RunHistoryKeys(self, values: Mapping[str, Any]) -> Answer:
+        return {"project": {"run": {"historyKeys": self.keys_of(self.runs[values["name"]])}}}
+
+    def on_RunParquetHistory(self, _: Any) -> Answer:
+        return {"project": {"run": {"parquetHistory": {"parquetUrls": []}}}}
+
+    def on_HistoryPage(self, values: Mapping[str, Any]) -> Answer:
+        rows = self.runs[values["run"]].history
+        asked = [json.dumps(row) for row in rows if values["minStep"] <= row["_step"] < values["maxStep"]]
+        return {"project": {"run": {"history": asked}}}
+
+    def on_UpsertSweep(self, values: Mapping[str, Any]) -> Answer:
+        name = f"sweep{len(self.sweeps)}"
+        wanted = yaml.safe_load(values["config"])["parameters"]
+        grid = itertools.product(*([(key, value) for value in one["values"]] for key, one in wanted.items()))
+        self.sweeps[name] = {"config": values["config"], "left": list(map(dict, grid)), "given": []}
+        sweep = {"name": name, "project": self.project({"project": values["projectName"]})}
+        return {"upsertSweep": {"sweep": sweep, "configValidationWarnings": []}}
+
+    def on_SweepWithRuns(self, values: Mapping[str, Any]) -> Answer:
+        sweep = {"id": "1", "name": values["sweep"], "config": self.sweeps[values["sweep"]]["config"]}
+        return {"project": {"sweep": {**sweep, "runs": {"edges": []}}}}
+
+    def on_CreateAgent(self, values: Mapping[str, Any]) -> Answer:
+        return {"createAgent": {"agent": {"id": values["sweep"]}}}
+
+    def on_Heartbeat(self, values: Mapping[str, Any]) -> Answer:
+        """The next run of the grid, once the one before is done."""
+        sweep = self.sweeps[values["id"]]
+        commands: list[Answer] = []
+        if not json.loads(values["runState"]):
+            if sweep["left"]:
+                chosen = {key: {"value": value} for key, value in sweep["left"].pop(0).items()}
+                name = f"agent{len(sweep['given'])}"
+                sweep["given"].append(name)
+                program = yaml.safe_load(sweep["config"])["program"]
+                commands = [{"type": "run", "run_id": name, "program": program, "args": chosen}]
+            else:
+                commands = [{"type": "exit"}]
+        return {"agentHeartbeat": {"agent": {"id": values["id"]}, "commands": json.dumps(commands)}}
+
     def stream(self, run: str, body: Mapping[str, Any]) -> Answer:
         """What a run appends to its files while it goes on."""
         with self.lock:
@@ -200,7 +298,7 @@ class Conversation(BaseHTTPRequestHandler):
         if self.path == "/graphql":
             asked = json.loads(body)
             named = asked.get("operationName") or re.findall(r"(?:query|mutation)\s+(\w+)", asked["query"])[0]
-            self.reply({"data": self.home.answer(named, asked.get("variables") or {})})
+            self.reply({"data": self.home.answer(named, asked.get("variables") or {}, asked["query"])})
         elif found := re.fullmatch(r"/files/[^/]+/[^/]+/([^/]+)/file_stream", self.path):
             self.reply(self.home.stream(found[1], json.loads(body)))
         else:

@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from http.client import HTTPException
 from typing import Any, TypeVar
@@ -93,26 +94,21 @@ def within(seconds: float, call: Callable[[], _T]) -> _T:
     Raises:
         TimeoutError: if it does not; it may still go on.
     """
-    outcome: list[Callable[[], _T]] = []
+    outcome: Future[_T] = Future()
 
     def attempt() -> None:
         try:
-            value = call()
+            outcome.set_result(call())
         except BaseException as error:
-            outcome.append(lambda error=error: _raise(error))
-        else:
-            outcome.append(lambda: value)
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=attempt, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise TimeoutError(f"no end within {seconds:g} s")
-    return outcome[0]()
-
-
-def _raise(error: BaseException) -> Any:
-    raise error
+    threading.Thread(target=attempt, daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError:
+        if outcome.done():  # the call's own
+            raise
+        raise TimeoutError(f"no end within {seconds:g} s") from None
 
 
 def let_go(wandb: Any) -> None:

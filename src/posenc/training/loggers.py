@@ -39,7 +39,7 @@ def weights_and_biases(
     for name, seconds in (("timeout", timeout), ("upload", upload)):
         if not seconds > 0:
             raise ValueError(f"{name}={seconds} must be positive")
-    from posenc.training.weights_and_biases import begin
+    from posenc.training.weights_and_biases import Wanted
 
     settings = {
         "project": project,
@@ -53,7 +53,7 @@ def weights_and_biases(
         "id": directory.run_id(_agents_id()),
         "resume": "allow",
     }
-    run = begin(settings, timeout, upload)
+    run = Wanted(directory, settings, timeout, upload).begin()
     return [] if run is None else [run]
 
 
