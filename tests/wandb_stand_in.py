@@ -83,7 +83,8 @@ class StandIn:
         asked: the name of every GraphQL operation, in order.
         unknown: those it has no answer to.
         fault: done to every request while it is set; None is health.
-        falls_after: operation after whose first answer `fault_then` becomes the fault.
+        fault_then: becomes the fault once a run has begun, or at `falls_after`.
+        falls_after: the operation after whose answer it does, or "history": after the first rows.
     """
 
     def __init__(self) -> None:
@@ -282,6 +283,8 @@ class StandIn:
             for name, chunk in (body.get("files") or {}).items():
                 kept.take(name, chunk.get("offset", 0), chunk["content"])
             kept.finished |= bool(body.get("complete"))
+            if self.fault_then and self.falls_after == "history" and kept.history:
+                self.fault = self.fault_then
         return {"exitcode": None, "limits": {}}
 
 

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config import nearest
 from posenc.errors import RunError, Stopped, UserError
+from posenc.secrets import hidden, refuse
 
 FAILED = 1
 MISUSE = 2
@@ -30,6 +31,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
     try:
+        refuse(arguments)
         if {"-m", "--multirun"} & set(arguments):
             # A sweep writes before it looks at its jobs, and would find the mistake after hours of the right ones.
             unknown = _unknown(arguments, conf)
@@ -54,7 +56,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leave(sentence: str, code: int) -> None:
-    print(f"{Path(sys.argv[0]).name}: {sentence}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).name}: {hidden(sentence)}", file=sys.stderr)
     sys.exit(code)
 
 

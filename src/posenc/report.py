@@ -1,6 +1,7 @@
 """Compare the runs of a sweep: `python -m posenc.report runs/kjv_tiny`."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from posenc.analysis.runs import Sweep
@@ -21,8 +22,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
     parser.add_argument("--busy", action="store_true", help="the machine did other work: say nothing about time")
     parser.add_argument("--timeout", type=float, default=PATIENCE, help="seconds to wait for each answer of W&B")
-    given = parser.parse_args(arguments)
-    with one_sentence_errors():
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with one_sentence_errors(arguments):
+        given = parser.parse_args(arguments)
         report(given.source, given.baseline, given.out, given.results, given.busy, given.timeout)
 
 

@@ -1,6 +1,7 @@
 """Make a W&B Report of a sweep on its server: `python -m posenc.wandb_report wandb://entity/project/group`."""
 
 import argparse
+import sys
 
 from posenc.analysis.wandb_runs import PATIENCE, answers, located, public_api, read_group
 from posenc.command import one_sentence_errors
@@ -14,8 +15,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--baseline", default="sinusoidal", help="the scheme the others are held against")
     parser.add_argument("--draft", action="store_true", help="only you can see it")
     parser.add_argument("--timeout", type=float, default=PATIENCE, help="seconds to wait for each answer of the server")
-    given = parser.parse_args(arguments)
-    with one_sentence_errors():
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with one_sentence_errors(arguments):
+        given = parser.parse_args(arguments)
         print(f"Report: {report(given.source, given.baseline, given.draft, given.timeout)}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger
 
 from posenc.directory import RunDirectory, read_metrics
+from posenc.secrets import hidden
 from posenc.training.wandb_segments import NONE, last_step
 from posenc.wandb_server import Heard, address, ask, let_go, listen, load, within
 
@@ -54,7 +55,7 @@ class WeightsAndBiases(Logger):
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         """They were given at the beginning."""
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:  # noqa: ARG002
         """Hand over a row; the service takes it from there, so that no step waits for the server."""
         if self._caught_up:
             self._log(metrics)
@@ -97,7 +98,8 @@ class WeightsAndBiases(Logger):
 
 def first_line(error: BaseException) -> str:
     """What an error says, in one line; a server's whole page is not meant for this place."""
-    return textwrap.shorten((str(error).strip() or type(error).__name__).splitlines()[0], 150, placeholder=" ...")
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return textwrap.shorten(hidden(said), 150, placeholder=" ...")
 
 
 @dataclass(frozen=True)
