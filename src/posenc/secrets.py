@@ -24,6 +24,8 @@ def refuse(arguments: Iterable[str]) -> None:
     """
     for argument in arguments:
         name, assigned, value = argument.partition("=")
+        if name.endswith("revision"):  # a commit's hash, which looks like W&B's key
+            continue
         if (assigned and value and _NAMES.search(name)) or hidden(argument) != argument:
             what = name if assigned and hidden(name) == name else "an argument"
             raise UserError(
