@@ -55,6 +55,11 @@ def answers_500(conversation: "Conversation") -> bool:
     return False
 
 
+def refuses(conversation: "Conversation") -> bool:
+    conversation.send_error(403)
+    return False
+
+
 def cuts(conversation: "Conversation") -> bool:
     """Close the connection in the middle of a request."""
     conversation.connection.shutdown(socket.SHUT_RDWR)
@@ -110,13 +115,12 @@ class StandIn:
         """What makes wandb talk to it."""
         return {"WANDB_BASE_URL": self.url, "WANDB_API_KEY": KEY}
 
-    def answer(self, name: str, values: Mapping[str, Any], query: str = "") -> Answer:
+    def answer(self, name: str, values: Mapping[str, Any]) -> Answer:
         """The data of one GraphQL operation."""
         self.asked.append(name)
         method = getattr(self, f"on_{name}", None)
         if method is None:
             self.unknown.append(name)
-            print("UNKNOWN", name, query)
             return {}
         with self.lock:
             given = method(values)
@@ -301,7 +305,7 @@ class Conversation(BaseHTTPRequestHandler):
         if self.path == "/graphql":
             asked = json.loads(body)
             named = asked.get("operationName") or re.findall(r"(?:query|mutation)\s+(\w+)", asked["query"])[0]
-            self.reply({"data": self.home.answer(named, asked.get("variables") or {}, asked["query"])})
+            self.reply({"data": self.home.answer(named, asked.get("variables") or {})})
         elif found := re.fullmatch(r"/files/[^/]+/[^/]+/([^/]+)/file_stream", self.path):
             self.reply(self.home.stream(found[1], json.loads(body)))
         else:
@@ -360,8 +364,3 @@ def stand_in(fault: Fault | None = None, then: Fault | None = None) -> Iterator[
         finally:
             home.ended.set()
             server.shutdown()
-
-
-def refuses(conversation: "Conversation") -> bool:
-    conversation.send_error(403)
-    return False

@@ -147,6 +147,9 @@ class Wanted:
             let_go(wandb)
             _cannot_be_used(error)
             return None
+        except BaseException:  # stopped while W&B was asked
+            let_go(wandb)
+            raise
 
     def _online(self, wandb: Any) -> WeightsAndBiases:
         listen(wandb)
@@ -158,8 +161,13 @@ class Wanted:
     def _begun(self, wandb: Any, mode: str, why: str) -> WeightsAndBiases:
         held = NONE if mode == "online" else last_step(self.directory.path)
         heard = listen(wandb)
-        # A run of our own, whatever another job of this process has left behind.
-        quiet = wandb.Settings(silent=True, console="off", reinit="create_new", init_timeout=self.timeout)
+        quiet = wandb.Settings(
+            silent=True,
+            console="off",
+            reinit="create_new",  # a run of our own, whatever another job of this process has left behind
+            disable_git=True,  # it would upload what is not committed, whatever that holds; the summary has the commit
+            init_timeout=self.timeout,
+        )
         run = within(3 * self.timeout + 30, lambda: wandb.init(**self.settings, mode=mode, settings=quiet))
         held = run.step - 1 if mode == "online" else held  # the server says where a resumed run goes on
         run.define_metric("step")
