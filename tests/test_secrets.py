@@ -74,14 +74,13 @@ def test_a_run_a_failed_run_and_a_report_leave_no_key_behind(train, tmp_path):
     home, netrc_key = tmp_path / "home", KEY[::-1]
     home.mkdir()
     places = {"HOME": str(home), "NETRC": str(home / ".netrc"), "HF_TOKEN": HUB_KEY}
-    there = (f"cache={tmp_path}/cache", *SMOKE)
     with stand_in() as server:
-        (home / ".netrc").write_text(f"machine 127.0.0.1\nlogin user\npassword {netrc_key}\n")
-        first = train(*there, env={**places, "WANDB_BASE_URL": server.url})
-        assert (first.returncode, len(server.runs)) == (0, 1), first.stderr
+        (home / ".netrc").write_text(f"machine 127.0.0.1:{server.port}\nlogin user\npassword {netrc_key}\n")
+        first = train(*SMOKE, env={**places, "WANDB_BASE_URL": server.url})
+        assert (first.returncode, len(server.runs)) == (0, 1), first.stdout
         (home / ".netrc").unlink()
         server.fault_then = answers_500
-        failed = train(*there, "optim.lr=1e30", "logger.upload=2", env={**places, **server.environment})
+        failed = train(*SMOKE, "optim.lr=1e30", "logger.upload=2", env={**places, **server.environment})
         assert (failed.returncode, len(server.runs)) == (1, 2), failed.stderr
         server.fault = None
         command = [sys.executable, "-m", "posenc.report", "wandb://team/posenc/smoke"]
@@ -89,7 +88,7 @@ def test_a_run_a_failed_run_and_a_report_leave_no_key_behind(train, tmp_path):
         report = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert report.returncode == 0, report.stderr
     said = "".join(done.stdout + done.stderr for done in (first, failed, report)).encode()
-    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    files = [file for place in (tmp_path, ROOT / "data" / "cache") for file in place.rglob("*") if file.is_file()]
     assert {"config.yaml", "debug-internal.log", "report.html", "summary.json"} <= {file.name for file in files}
     for key in (KEY, netrc_key, HUB_KEY):
         for form in (key.encode(), base64.b64encode(f"api:{key}".encode())):

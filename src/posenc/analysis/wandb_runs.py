@@ -58,7 +58,9 @@ def answers(about: str) -> Iterator[None]:
     except UserError:
         raise
     except ImportError as error:
-        raise UserError(f"{error.name} is not installed, and {about} is on W&B's server") from error
+        raise UserError(
+            f"{str(error.name).partition('.')[0]} is not installed, and {about} is on W&B's server"
+        ) from error
     except Exception as error:  # W&B raises many kinds: no key, no network, no such project
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UserError(f"W&B has no answer about {about}: {reason}") from error
@@ -120,5 +122,10 @@ def _read_run(run: Any) -> Run | str:
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice
     kept = [{key: row.get(key) for key in (*AXES, *MEASURES)} for row in sorted(rows, key=lambda row: row["step"])]
     summary: Mapping[str, Any] = dict(run.summary)
-    finished = {key: summary[key] for key in _SUMMARY if key in summary} if "parameters" in summary else {}
+    finished = {key: _plain(summary[key]) for key in _SUMMARY if key in summary} if "parameters" in summary else {}
     return run_of(str(run.url), dict(run.config), kept, finished)
+
+
+def _plain(value: Any) -> Any:
+    """W&B's nested values as dictionaries."""
+    return {key: _plain(inner) for key, inner in value.items()} if hasattr(value, "items") else value
