@@ -3,6 +3,7 @@
 import base64
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -73,7 +74,10 @@ def test_a_run_a_failed_run_and_a_report_leave_no_key_behind(train, tmp_path):
     """One key in a .netrc, one in the environment beside the hub's; everything printed and written is searched."""
     home, netrc_key = tmp_path / "home", KEY[::-1]
     home.mkdir()
-    places = {"HOME": str(home), "NETRC": str(home / ".netrc"), "HF_TOKEN": HUB_KEY}
+    places = {
+        "HOME": str(home), "NETRC": str(home / ".netrc"), "HF_TOKEN": HUB_KEY,
+        "WANDB_CACHE_DIR": str(home), "XDG_CACHE_HOME": str(Path.home() / ".cache"),  # where fonts are known
+    }
     with stand_in() as server:
         (home / ".netrc").write_text(f"machine 127.0.0.1:{server.port}\nlogin user\npassword {netrc_key}\n")
         first = train(*SMOKE, env={**places, "WANDB_BASE_URL": server.url})

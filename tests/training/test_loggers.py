@@ -123,25 +123,15 @@ def test_a_server_that_falls_silent_does_not_keep_the_process(train, tmp_path):
     assert len(read_metrics(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")) == 4
 
 
-def test_a_wandb_that_is_broken_is_told_in_a_line_and_the_curve_goes_on(train, tmp_path):
-    package = tmp_path / "broken" / "wandb"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise RuntimeError('half installed')\n")
-    result = train(*SMOKE, env={"PYTHONPATH": f"{package.parent}:{ROOT / 'src'}"})
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "W&B cannot be used (half installed): the curve goes to metrics.csv alone" in result.stdout
-    assert len(read_metrics(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")) == 4
-
-
 def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with_every_step_once(train, tmp_path):
     """More than 32 KiB of rows: W&B's service has written some of them down, and loses the rest with the process."""
     offline = {**clean_environment(), "WANDB_MODE": "offline"}
-    arguments = (*SMOKE, "steps=600", "log_every=1", "eval_every=50", "checkpoint_seconds=0")
+    arguments = (*SMOKE, "steps=320", "log_every=1", "eval_every=40", "checkpoint_seconds=0")
     folder = tmp_path / "runs" / "smoke" / "rope"
     command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *arguments]
     with subprocess.Popen(command, cwd=ROOT, env=offline, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and not any(
-            len(read_metrics(file)) > 310 for file in folder.glob("*/metrics.csv")
+            len(read_metrics(file)) > 170 for file in folder.glob("*/metrics.csv")
         ):
             time.sleep(0.01)
         process.kill()
@@ -159,7 +149,7 @@ def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with
         ((name, kept),) = server.runs.items()
     assert name == (run / "run_id.txt").read_text().strip()
     rows = [row for row in kept.history if "train_loss" in row]
-    assert [row["step"] for row in rows] == [row["_step"] for row in rows] == list(range(1, 601))
+    assert [row["step"] for row in rows] == [row["_step"] for row in rows] == list(range(1, 321))
     for row, written in zip(rows, read_metrics(run / "metrics.csv"), strict=True):
         assert row["train_loss"] == float(written["train_loss"])
 
