@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from posenc.config import check, composed, nearest
 from posenc.errors import RunError, Stopped, UserError, missing_package
 from posenc.overrides import not_a_choice, parsed, refuse
+from posenc.secrets import hidden, refuse_secrets
 
 FAILED = 1
 MISUSE = 2
@@ -33,6 +34,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
     try:
+        refuse_secrets(arguments)
         if conf is not None:
             refuse(arguments, choices_in(conf))
         if {"-m", "--multirun"} & set(arguments):
@@ -72,7 +74,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 def _leave(sentence: str, code: int) -> NoReturn:
     # A value may hold what starts a new line or colours a terminal.
-    printable = "".join(character if character.isprintable() else " " for character in sentence)
+    printable = "".join(character if character.isprintable() else " " for character in hidden(sentence))
     print(f"{Path(sys.argv[0]).name}: {printable}", file=sys.stderr)
     sys.exit(code)
 

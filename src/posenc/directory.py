@@ -149,11 +149,15 @@ class RunDirectory:
         clear_partial(self.checkpoints)
         write_whole(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
 
-    def run_id(self) -> str:
-        """A name that no other run has, drawn once and kept, so that a resumed run goes on under it."""
+    def run_id(self, given: str | None = None) -> str:
+        """A name that no other run has, drawn once and kept, so that a resumed run goes on under it.
+
+        Args:
+            given: by who has begun the run; it counts more than what was drawn before.
+        """
         file = self.path / "run_id.txt"
-        if not file.exists():
-            write_whole(file, secrets.token_hex(6) + "\n")
+        if given or not file.exists():
+            write_whole(file, (given or secrets.token_hex(6)) + "\n")
         return file.read_text().strip()
 
     def finish(self, summary: Mapping[str, Any]) -> None:

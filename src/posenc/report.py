@@ -1,5 +1,6 @@
 """Compare the runs of a sweep: `python -m posenc.report runs/kjv_tiny`."""
 
+import sys
 from pathlib import Path
 
 from posenc.analysis.runs import Sweep
@@ -7,6 +8,8 @@ from posenc.command import Arguments, one_sentence_errors
 from posenc.errors import UserError
 
 WANDB = "wandb://"
+PATIENCE = 60.0
+"""Seconds to wait for an answer of W&B's server, unless told otherwise."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -17,9 +20,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
     parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
     parser.add_argument("--busy", action="store_true", help="the machine did other work: say nothing about time")
-    given = parser.parse_args(arguments)
-    with one_sentence_errors():
-        report(given.source, given.baseline, given.out, given.results, given.busy)
+    parser.add_argument("--timeout", type=float, default=PATIENCE, help="seconds to wait for each answer of W&B")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with one_sentence_errors(arguments):
+        given = parser.parse_args(arguments)
+        report(given.source, given.baseline, given.out, given.results, given.busy, given.timeout)
 
 
 def report(
@@ -28,6 +33,7 @@ def report(
     out: Path | None = None,
     results: Path | None = None,
     busy: bool = False,
+    timeout: float = PATIENCE,
 ) -> None:
     """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
 
@@ -37,13 +43,14 @@ def report(
         out: where the report goes; by default beside the runs, or in report-<group> for W&B's.
         results: where to write the curves too, with the command and the commit; nothing is written without it.
         busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
+        timeout: seconds to wait for each answer of W&B's server.
 
     Raises:
         UserError: if there is nothing to read, or the folder cannot be written.
     """
     from posenc.directory import check_writable
 
-    sweep, folder = _read(source)
+    sweep, folder = _read(source, timeout)
     folder = out or folder
     for option, place in (("--out", folder), ("--results", results)):
         if place is not None:
@@ -66,15 +73,12 @@ def report(
         raise UserError(f"the report cannot be written to {error.filename}: {error.strerror}") from error
 
 
-def _read(source: str) -> tuple[Sweep, Path]:
+def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
     if source.startswith(WANDB):
-        from posenc.analysis.wandb_runs import read_group
+        from posenc.analysis.wandb_runs import located, read_group
 
-        entity, _, rest = source.removeprefix(WANDB).partition("/")
-        project, _, group = rest.partition("/")
-        if not (entity and project and group) or "/" in group:
-            raise UserError(f"{source} must look like wandb://entity/project/group")
-        return read_group(entity, project, group), Path(f"report-{group}")
+        entity, project, group = located(source)
+        return read_group(entity, project, group, timeout=timeout), Path(f"report-{group}")
     from posenc.analysis.runs import read_folder
 
     return read_folder(Path(source)), Path(source)

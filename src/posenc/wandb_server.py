@@ -1,30 +1,133 @@
-"""Whether W&B's server is there."""
+"""W&B's server, and its service on this machine: neither may keep a process waiting."""
 
+import os
 import ssl
+import subprocess
+import threading
 import urllib.error
 import urllib.request
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from http.client import HTTPException
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+_T = TypeVar("_T")
+
+GRACE = 3.0
+"""Seconds that W&B's service has to end by itself."""
 
 
-def ask(wandb: Any, timeout: float) -> None:
-    """Return once W&B's server has answered, with whatever status.
+class Heard:
+    """What W&B has to say, kept instead of printed.
 
-    W&B's own requests are not left to find out: one that is given up after its time may keep the process from ever
-    ending, since what tells W&B's service to stop can be lost with it (seen with wandb 0.31).
+    Attributes:
+        warnings: in order.
+    """
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def info(self, message: str) -> None:
+        """Nobody needs it."""
+
+    def warning(self, message: str) -> None:
+        self.warnings.append(message)
+
+    error = warning
+
+
+def load() -> Any:
+    """The module.
+
+    Raises:
+        ImportError: if it is not installed, or whatever else a broken one raises.
+    """
+    # Its reports about itself would go to the same server, and hold up the end of the process when that is down.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    import wandb
+
+    return wandb
+
+
+def listen(wandb: Any) -> Heard:
+    """Start W&B's service, and have it tell us what it would have printed."""
+    heard = Heard()
+    quiet = wandb.Settings(silent=True)
+    wandb.setup(quiet)
+    wandb.termsetup(quiet, heard)
+    return heard
+
+
+def address(wandb: Any) -> str:
+    """Where the server is."""
+    return str(wandb.setup().settings.base_url)
+
+
+def ask(url: str, timeout: float) -> None:
+    """Return once something has answered, with whatever status.
 
     Args:
-        wandb: the module, which knows the server's address.
+        url: where.
         timeout: seconds to wait.
 
     Raises:
         OSError: if nothing answers in time.
     """
-    request = urllib.request.Request(wandb.setup().settings.base_url, method="HEAD")
     try:
-        urllib.request.urlopen(request, timeout=timeout).close()
+        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=timeout).close()
     except urllib.error.HTTPError:
         return  # it answered
-    except (urllib.error.URLError, TimeoutError) as error:
+    except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         if not isinstance(reason, ssl.SSLError):  # it answered, with a certificate that W&B may know and we do not
-            raise OSError(f"{request.host} does not answer: {reason}") from error
+            server = urlsplit(url).netloc.rpartition("@")[2]
+            raise OSError(f"{server} does not answer: {reason}") from error
+
+
+def within(seconds: float, call: Callable[[], _T]) -> _T:
+    """What a call returns or raises, if it does so in time.
+
+    It is made in a thread of its own, which does not keep the process from ending.
+
+    Raises:
+        TimeoutError: if it does not; it may still go on.
+    """
+    outcome: Future[_T] = Future()
+
+    def attempt() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=attempt, daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except TimeoutError:
+        if outcome.done():  # the call's own
+            raise
+        raise TimeoutError(f"no end within {seconds:g} s") from None
+
+
+def let_go(wandb: Any) -> None:
+    """End W&B's service, by force if it does not end by itself; what it has written stays.
+
+    Left alone, wandb 0.31 waits for it without limit when the process ends.
+    """
+    service = _service()
+    with suppress(Exception):
+        within(GRACE, wandb.teardown)
+    if service is not None and service.poll() is None:
+        service.kill()
+        service.wait()
+
+
+def _service() -> "subprocess.Popen[bytes] | None":
+    """The process; None if there is none, or it is not ours to end."""
+    with suppress(ImportError, AttributeError):
+        from wandb.sdk import wandb_setup
+
+        return wandb_setup._singleton._connection._proc._process  # type: ignore[union-attr]
+    return None

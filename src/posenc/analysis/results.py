@@ -42,9 +42,7 @@ def _curves(panels: Sequence[Panel]) -> str:
 def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
     lines = [f"# {sweep.name}", ""]
     if whole := words.overall(panels):
-        head, *rows = tables.settings(panels)
-        lines += [whole, "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-        lines += [f"| {' | '.join(row)} |" for row in rows]
+        lines += [whole, "", tables.markdown(tables.settings(panels))]
         lines += ["", f"Times fewer steps than {panels[0].baseline}, to the lowest loss that both reach.", ""]
     for panel in panels:
         lines += [words.against(panel), ""]

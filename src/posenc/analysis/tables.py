@@ -57,6 +57,13 @@ def csv_text(panels: Sequence[Panel]) -> str:
     return stream.getvalue()
 
 
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown: a head, and the rows under it."""
+    head, *body = rows
+    lines = [f"| {' | '.join(row)} |" for row in (head, *body)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
 def _with_interval(name: str) -> tuple[str, str, str]:
     return name, f"{name}_low", f"{name}_high"
 

@@ -1,11 +1,17 @@
 """Runs, read back from W&B's server: for sweeps that ran elsewhere."""
 
+import functools
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, gather, run_of
 from posenc.errors import UserError
-from posenc.wandb_server import ask
+from posenc.wandb_server import address, ask, let_go, listen, load, within
+
+PATIENCE = 60.0
+"""Seconds to wait for an answer of the server, unless told otherwise."""
 
 _SUMMARY = (
     "parameters",
@@ -22,41 +28,89 @@ _SUMMARY = (
 )
 
 
-def read_group(entity: str, project: str, group: str, api: Any = None) -> Sweep:
+WANDB = "wandb://"
+
+
+def located(source: str) -> tuple[str, str, str]:
+    """Entity, project and group of wandb://entity/project/group.
+
+    Raises:
+        UserError: if it looks otherwise.
+    """
+    parts = source.removeprefix(WANDB).split("/")
+    if not source.startswith(WANDB) or len(parts) != 3 or not all(parts):
+        raise UserError(f"{source} must look like {WANDB}entity/project/group")
+    return parts[0], parts[1], parts[2]
+
+
+@contextmanager
+def answers(about: str) -> Iterator[None]:
+    """Whatever goes wrong inside while W&B is asked becomes one sentence, and nothing is left for the process's end.
+
+    Args:
+        about: what it is asked about.
+
+    Raises:
+        UserError: if W&B is missing, has no key, does not answer or has no such thing.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except ImportError as error:
+        raise UserError(
+            f"{str(error.name).partition('.')[0]} is not installed, and {about} is on W&B's server"
+        ) from error
+    except Exception as error:  # W&B raises many kinds: no key, no network, no such project
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UserError(f"W&B has no answer about {about}: {reason}") from error
+    finally:
+        if "wandb" in sys.modules:
+            let_go(sys.modules["wandb"])
+
+
+def read_group(entity: str, project: str, group: str, api: Any = None, timeout: float = PATIENCE) -> Sweep:
     """Every run of a group, which is what an experiment is called there.
 
     Args:
         entity, project, group: where the runs are.
         api: what to ask; by default W&B's public API with this machine's key.
+        timeout: seconds to wait for the list of the runs, and then for each of them.
 
     Raises:
         UserError: if the server does not answer, or has no such runs.
     """
-    try:
-        found = list((api or _public_api()).runs(f"{entity}/{project}", filters={"group": group}))
-        runs, diverged, notices = gather(_attempts(found))
-    except UserError:
-        raise
-    except Exception as error:  # W&B raises many kinds: no key, no network, no such project
-        reason = str(error).strip().partition("\n")[0]
-        raise UserError(f"W&B has no answer about {entity}/{project}: {reason}") from error
+    with answers(f"{entity}/{project}"):
+        asked = api or public_api(timeout)
+        found = within(timeout, lambda: list(asked.runs(f"{entity}/{project}", filters={"group": group})))
+        runs, diverged, notices = gather(_attempts(found, timeout))
     if not runs:
         why = f": {'; '.join(notices)}" if notices else ""
         raise UserError(f"no runs in group {group} of {entity}/{project} on W&B{why}")
     return Sweep(group, runs, notices, diverged, source=f"wandb://{entity}/{project}/{group}")
 
 
-def _public_api() -> Any:
-    import wandb
+def public_api(timeout: float) -> Any:
+    """W&B's public API with this machine's key.
 
-    ask(wandb, timeout=30)
-    return wandb.Api(timeout=30)
+    Args:
+        timeout: seconds to wait for the server.
+
+    Raises:
+        Exception: of many kinds, if the package, the key or the server is missing.
+    """
+    wandb = load()
+    listen(wandb)
+    if not wandb.login(prompt=False, verify=False):
+        raise LookupError("there is no API key: `wandb login`, or WANDB_API_KEY")
+    ask(address(wandb), timeout)
+    return within(timeout, lambda: wandb.Api(timeout=max(1, int(timeout))))
 
 
-def _attempts(found: list[Any]) -> Iterator[Run | str]:
+def _attempts(found: list[Any], timeout: float) -> Iterator[Run | str]:
     for run in found:
         try:
-            yield _read_run(run)
+            yield within(timeout, functools.partial(_read_run, run))
         except (KeyError, TypeError, ValueError) as error:
             yield f"{run.name} cannot be read ({type(error).__name__}: {error}); left out"
 
@@ -68,5 +122,10 @@ def _read_run(run: Any) -> Run | str:
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice
     kept = [{key: row.get(key) for key in (*AXES, *MEASURES)} for row in sorted(rows, key=lambda row: row["step"])]
     summary: Mapping[str, Any] = dict(run.summary)
-    finished = {key: summary[key] for key in _SUMMARY if key in summary} if "parameters" in summary else {}
+    finished = {key: _plain(summary[key]) for key in _SUMMARY if key in summary} if "parameters" in summary else {}
     return run_of(str(run.url), dict(run.config), kept, finished)
+
+
+def _plain(value: Any) -> Any:
+    """W&B's nested values as dictionaries."""
+    return {key: _plain(inner) for key, inner in value.items()} if hasattr(value, "items") else value

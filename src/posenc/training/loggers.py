@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from posenc.directory import RunDirectory
-from posenc.wandb_server import ask
 
 Loggers = list[Any]
 """Lightning's loggers; not named by their type, so that reading a configuration does not import Lightning."""
@@ -23,23 +22,26 @@ def weights_and_biases(
     entity: str | None = None,
     tags: list[str] | None = None,
     timeout: float = 10.0,
+    upload: float = 30.0,
 ) -> Loggers:
     """Weights & Biases: online with an API key, offline without one or when the server does not answer in time.
 
     Args:
         directory: the run's; W&B's files go there too.
         config: the whole configuration, shown with the run.
-        project, entity, tags: where the run appears.
-        timeout: seconds to wait for the server, once to log in and once to begin the run.
-    """
-    try:
-        import wandb
-    except ImportError:
-        print("W&B is not installed: the curve goes to metrics.csv alone (logger=csv says so without this line).")
-        return []
-    from lightning.pytorch.loggers import WandbLogger
+        project, entity, tags: where the run appears; an agent of W&B's sweeps has its own project and entity.
+        timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
+        upload: seconds to wait for it at the end.
 
-    settings: dict[str, Any] = {
+    Raises:
+        ValueError: if a time is not positive.
+    """
+    for name, seconds in (("timeout", timeout), ("upload", upload)):
+        if not seconds > 0:
+            raise ValueError(f"{name}={seconds} must be positive")
+    from posenc.training.weights_and_biases import Wanted
+
+    settings = {
         "project": project,
         "entity": entity,
         "tags": tags or None,
@@ -48,56 +50,25 @@ def weights_and_biases(
         "job_type": directory.scheme,
         "config": dict(config),
         "dir": str(directory.path),
-        "id": directory.run_id(),
+        "id": directory.run_id(_agents_id()),
         "resume": "allow",
     }
-    run = _begin(wandb, settings, timeout)
-    run.define_metric("step")
-    run.define_metric("tokens")
-    run.define_metric("*", step_metric="step")
-    return [WandbLogger(experiment=run)]
+    run = Wanted(directory, settings, timeout, upload).begin()
+    return [] if run is None else [run]
 
 
-def _begin(wandb: Any, settings: dict[str, Any], timeout: float) -> Any:
-    quiet = {"silent": True, "init_timeout": timeout, "console": "off"}
-    mode = os.environ.get("WANDB_MODE", "online")
-    try:
-        if mode == "online" and not wandb.login(prompt=False, verify=False):
-            mode = "offline"
-        if mode == "online":
-            ask(wandb, timeout)
-        run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
-    except Exception as error:  # whatever the network does, the run goes on
-        reason = str(error).splitlines()[0]
-        print(f"W&B cannot log online ({reason}); logging offline.", flush=True)
-        wandb.teardown()
-        mode = "offline"
-        run = wandb.init(**settings, mode=mode, settings=wandb.Settings(**quiet))
-    if mode == "offline":
-        files = os.path.relpath(os.path.dirname(run.dir))
-        print(f"W&B is offline: look at this run with `wandb leet {files}`, upload it with `wandb sync {files}`.")
-    elif mode == "online":
-        print(f"W&B: {run.url}")
-    return run
+def _agents_id() -> str | None:
+    """The run that an agent of W&B's sweeps has begun for this process; outside of one, an id is nobody's."""
+    return os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
 
 
 def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:
-    """Hand the sample and the summary to W&B, if it is there."""
+    """Hand over the sample and the summary."""
     for logger in loggers:
-        run = logger.experiment
-        run.summary.update(dict(summary))  # whole: the report can be made from it
-        run.log({"sample": _html(sample)})
+        logger.finish(sample, summary)
 
 
 def close(loggers: Loggers, failed: bool) -> None:
-    """End W&B's run, so that the next job of this process gets its own."""
+    """End what was begun, so that the next job of this process gets its own."""
     for logger in loggers:
-        logger.experiment.finish(exit_code=int(failed))
-
-
-def _html(text: str) -> Any:
-    import html
-
-    import wandb
-
-    return wandb.Html(f"<pre>{html.escape(text)}</pre>")
+        logger.close(failed)
