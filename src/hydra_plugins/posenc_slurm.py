@@ -54,9 +54,8 @@ class Slurm(SlurmLauncher):
             Stopped: on Ctrl-C; the jobs go on.
         """
         jobs = self._submitted(job_overrides, initial_job_idx)
-        ids = [one.job.job_id for one in jobs]
-        print(f"{len(jobs)} jobs in the queue: {' '.join(ids)}", flush=True)
         try:
+            print(f"{len(jobs)} jobs in the queue: {' '.join(one.job.job_id for one in jobs)}", flush=True)
             while waiting := [one for one in jobs if one.outcome is None]:
                 time.sleep(POLL)
                 standings = slurm.standings(one.job.job_id for one in waiting)
