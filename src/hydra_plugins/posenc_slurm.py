@@ -20,7 +20,7 @@ from posenc.config import register_resolvers
 from posenc.directory import FAILED_JOBS, begun, failed_jobs
 from posenc.errors import Stopped, UserError
 from posenc.slurm import Standing
-from posenc.sweep import NOTES, job_name, note
+from posenc.sweep import NOTES, note
 
 try:
     from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
@@ -55,7 +55,7 @@ class Slurm(SlurmLauncher):
         """
         jobs = self._submitted(job_overrides, initial_job_idx)
         try:
-            print(f"{len(jobs)} jobs in the queue: {' '.join(one.job.job_id for one in jobs)}", flush=True)
+            print(f"In the queue: {' '.join(one.job.job_id for one in jobs)}", flush=True)
             while waiting := [one for one in jobs if one.outcome is None]:
                 time.sleep(POLL)
                 standings = slurm.standings(one.job.job_id for one in waiting)
@@ -106,10 +106,9 @@ class Slurm(SlurmLauncher):
                 jobs = executor.map_array(self, *zip(*arguments, strict=True))
         except (NameError, ValueError, RuntimeError) as error:  # an unknown key, a wrong value, no srun, a refusal
             raise UserError(f"hydra/launcher=slurm cannot submit: {str(error).strip().splitlines()[0]}") from error
-        return [Watched(job, self._configuration(o)) for job, o in zip(jobs, job_overrides, strict=True)]
-
-    def _configuration(self, overrides: Sequence[str]) -> DictConfig:
-        return self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+        names = _apart(job_overrides)
+        configured = [self.hydra_context.config_loader.load_sweep_config(self.config, list(o)) for o in job_overrides]
+        return [Watched(*one) for one in zip(jobs, names, configured, strict=True)]
 
 
 @dataclass
@@ -118,20 +117,18 @@ class Watched:
 
     Attributes:
         job: submitit's.
+        name: what sets its run apart in the sweep.
         configuration: of its run, with Hydra's.
         outcome: what it came to; None while it goes on.
         lost_on: the nodes that lost it.
     """
 
     job: Any
+    name: str
     configuration: DictConfig
     outcome: JobReturn | None = None
     lost_on: list[str] = field(default_factory=list)
     _over_since: float | None = None
-
-    @property
-    def name(self) -> str:
-        return job_name(self.configuration.hydra)
 
     def look(self, standings: Mapping[str, Standing] | None) -> None:
         """Take its result, if there is one; find out whether there will never be one."""
@@ -165,12 +162,12 @@ class Watched:
             return
         if state != "PREEMPTED":  # where a partition cancels what it preempts, the node is not to blame
             self.lost_on.append(standing.node or "an unknown node")
-        where = " and again on ".join(self.lost_on)
+        where = f" on {' and again on '.join(self.lost_on)}" if self.lost_on else ""
         if len(self.lost_on) < LOSSES and slurm.requeue(job):
             print(f"{self.name}: job {job} ended without a result ({state}) and is in the queue again; {self._saved()}")
         else:
             log = self.job.paths.stderr
-            self._fail(f"job {job} was lost on {where} ({state}) and is given up; {self._saved()}; its log is {log}")
+            self._fail(f"job {job} was lost{where} ({state}) and is given up; {self._saved()}; its log is {log}")
 
     def _fail(self, sentence: str) -> None:
         self._note(sentence)
@@ -185,6 +182,12 @@ class Watched:
             return "its run had not begun"
         newest = next(iter(checkpoints.newest_first(run / "checkpoints")), None)
         return f"{run} is saved up to step {checkpoints.step(newest) if newest else 0}"
+
+
+def _apart(job_overrides: Sequence[Sequence[str]]) -> list[str]:
+    """A name for each job: the overrides that not all of them have."""
+    shared = set.intersection(*map(set, job_overrides))
+    return [",".join(one for one in given if one not in shared) or "the only job" for given in job_overrides]
 
 
 def _listening(params: Mapping[str, Any]) -> list[str]:

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-FORGOTTEN = "FORGOTTEN"
-"""Our word for a job that ended so long ago (MinJobAge) that SLURM does not know it any more."""
+FORGOTTEN = "no longer known to SLURM"
+"""Our state for a job that ended longer ago than SLURM remembers (MinJobAge)."""
 
 OVER = frozenset(
     ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
@@ -22,7 +22,7 @@ class Standing:
     """Where a job stands.
 
     Attributes:
-        state: as squeue writes it out, such as RUNNING, or FORGOTTEN.
+        state: as squeue writes it out, such as RUNNING; or FORGOTTEN.
         node: where it runs or last ran; empty if it waits.
         reason: why it waits.
     """

@@ -46,16 +46,7 @@ def failures_noted() -> Iterator[None]:
         sentence = str(error) if told else f"{type(error).__name__}: {error}"
         if not told:
             traceback.print_exc()
-        note(job_name(hydra), sentence, Path(hydra.sweep.dir))
-
-
-def job_name(hydra: Any) -> str:
-    """What a job of a sweep is called: what sets it apart.
-
-    Args:
-        hydra: Hydra's part of its configuration.
-    """
-    return hydra.job.override_dirname or "the only job"
+        note(hydra.job.override_dirname or "the only job", sentence, Path(hydra.sweep.dir))
 
 
 def note(job: str, error: str, folder: Path) -> None:

@@ -76,7 +76,13 @@ start() {
 }
 
 stop() {
-    scancel --quiet --full --signal=KILL --user="$(id -un)" 2> /dev/null || true
+    # Jobs first, which would outlive their daemon.
+    timeout 10 scancel --quiet --user="$(id -un)" 2> /dev/null || true
+    timeout 10 scancel --quiet --full --signal=KILL --user="$(id -un)" 2> /dev/null || true
+    for _ in $(seq 50); do
+        [[ -z $(timeout 10 squeue --noheader 2> /dev/null) ]] && break
+        sleep 0.1
+    done
     for daemon in slurmd slurmctld munged; do
         [[ -e $daemon.pid ]] || continue
         pid=$(cat $daemon.pid)

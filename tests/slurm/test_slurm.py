@@ -133,7 +133,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def undisturbed(cluster: Cluster) -> None:
     """The runs that are disturbed below, trained in one process without SLURM, under the name of undisturbed."""
-    errors = cluster.sweep("undisturbed", "pos=rope", "seed=0,1,2").communicate()[1]
+    errors = cluster.sweep("undisturbed", "pos=rope", "seed=0,1,2,3").communicate()[1]
     assert errors == ""
 
 
@@ -156,8 +156,8 @@ def eight(cluster: Cluster) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def faults(cluster: Cluster) -> tuple[int, str, str]:
-    """A sweep of three: seed 0 is signalled, seed 1 is killed once and seed 2 twice."""
-    sweep = cluster.sweep("faults", "pos=rope", "seed=0,1,2", *ON_SLURM)
+    """A sweep of four: seed 0 is signalled, seed 1 is killed once, seed 2 twice, and seed 3 is asked to leave."""
+    sweep = cluster.sweep("faults", "pos=rope", "seed=0,1,2,3", *ON_SLURM)
     jobs = jobs_of(sweep)
 
     def signalled() -> None:
@@ -173,8 +173,13 @@ def faults(cluster: Cluster) -> tuple[int, str, str]:
         first.kill()
         cluster.held_still("faults", 2, after=first.step).kill()
 
+    def asked_to_leave() -> None:
+        run = cluster.held_still("faults", 3)
+        cluster.tell("scancel", "--signal=TERM", jobs[3])
+        run.go_on()
+
     with ThreadPoolExecutor() as pool:
-        for fault in [pool.submit(act) for act in (signalled, killed, killed_twice)]:
+        for fault in [pool.submit(act) for act in (signalled, killed, killed_twice, asked_to_leave)]:
             fault.result()
     printed, errors = sweep.communicate()
     return sweep.returncode, printed, errors
@@ -207,8 +212,17 @@ def test_a_job_signalled_ahead_of_its_limit_saves_and_goes_on_to_the_uninterrupt
 
 @pytest.mark.usefixtures("undisturbed")
 def test_a_job_killed_outright_goes_on_from_its_last_checkpoint_to_the_uninterrupted_curve(faults, cluster):
+    assert "seed=1: job" in faults[1]
     assert "_1 ended without a result (FAILED) and is in the queue again" in faults[1]
     assert cluster.curve("faults", "rope", 1) == cluster.curve("undisturbed", "rope", 1)
+
+
+@pytest.mark.usefixtures("undisturbed")
+def test_a_job_given_time_to_leave_before_it_is_preempted_puts_itself_back_into_the_queue(faults, cluster):
+    """As a partition with a GraceTime does: SLURM would take the end of a job within it for the last."""
+    assert "stopped by SIGTERM: step " in cluster.logs("faults")
+    assert "seed=3: job" not in faults[1]  # it was not lost
+    assert cluster.curve("faults", "rope", 3) == cluster.curve("undisturbed", "rope", 3)
 
 
 def test_a_node_that_loses_its_job_twice_gives_up_and_says_what_was_lost_where(faults, cluster):
@@ -218,7 +232,7 @@ def test_a_node_that_loses_its_job_twice_gives_up_and_says_what_was_lost_where(f
     run = only(cluster.folder / "faults" / "rope", "seed2-*")
     node = os.uname().nodename.partition(".")[0]
     last = step(newest_first(run / "checkpoints")[0])
-    assert "seed=2" in failure["job"]
+    assert failure["job"] == "seed=2"
     assert f"was lost on {node} and again on {node} (FAILED) and is given up" in failure["error"]
     assert f"{run} is saved up to step {last}" in failure["error"]
     assert failure["error"] in errors
