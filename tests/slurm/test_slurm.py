@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 RUNS = (
-    "experiment=smoke", "logger=csv", "trainer=cpu", "steps=200", "checkpoint_seconds=0",
+    "experiment=smoke", "logger=csv", "trainer=cpu", "steps=100", "eval_every=20", "checkpoint_seconds=0",
 )  # fmt: skip
 ON_SLURM = (
     "hydra/launcher=slurm", "hydra.launcher.gpus_per_node=null", "hydra.launcher.cpus_per_task=1",
@@ -50,7 +50,9 @@ class Cluster:
 
     def tell(self, *command: str) -> str:
         """Run a command of SLURM's; returns what it prints."""
-        return subprocess.run(command, env=self.environment, check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def start(self) -> None:
         self.tell(str(START), "start", str(self.folder / "slurm"))
@@ -71,19 +73,20 @@ class Cluster:
         """The ids of the jobs that run."""
         return self.tell("squeue", "--noheader", "--states=running", "--format=%i").split()
 
-    def held_still(self, name: str, seed: int, after: int = 0) -> "Held":
-        """Wait until a run of rope has saved a checkpoint of a later step, and stop its clock."""
+    def held_still(self, name: str, scheme: str, seed: int, after: int = 0) -> "Held":
+        """Wait until a run has saved a checkpoint of a later step, and stop its clock."""
 
         def saved() -> Path | None:
-            runs = list((self.folder / name / "rope").glob(f"seed{seed}-*"))
+            runs = list((self.folder / name / scheme).glob(f"seed{seed}-*"))
             files = newest_first(runs[0] / "checkpoints") if runs else []
             return runs[0] if files and step(files[0]) > after else None
 
         return Held(wait_for(saved))
 
-    def logs(self, name: str) -> str:
-        """Everything that the jobs of a sweep printed."""
-        return "".join(file.read_text() for file in sorted((self.folder / name / ".submitit").glob("*/*_log.*")))
+    def log(self, name: str, number: int) -> str:
+        """Everything that a job of a sweep printed."""
+        files = sorted((self.folder / name / ".submitit").glob(f"*_{number}/*_log.*"))
+        return "".join(file.read_text() for file in files)
 
     def curve(self, name: str, scheme: str, seed: int) -> list[dict[str, str]]:
         """The rows of a run's metrics.csv without what clocks say."""
@@ -112,7 +115,7 @@ class Held:
         os.kill(self.process, signal.SIGKILL)
 
 
-def wait_for(found: Callable[[], Any], seconds: float = 60) -> Any:
+def wait_for(found: Callable[[], Any], seconds: float = 240) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answer = found()
@@ -130,13 +133,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster.stop()
 
 
-@pytest.fixture(scope="module")
-def undisturbed(cluster: Cluster) -> None:
-    """The runs that are disturbed below, trained in one process without SLURM, under the name of undisturbed."""
-    errors = cluster.sweep("undisturbed", "pos=rope", "seed=0,1,2,3").communicate()[1]
-    assert errors == ""
-
-
 def jobs_of(sweep: "subprocess.Popen[str]") -> list[str]:
     """The ids that a sweep prints when it has submitted."""
     assert sweep.stdout is not None
@@ -144,42 +140,36 @@ def jobs_of(sweep: "subprocess.Popen[str]") -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def eight(cluster: Cluster) -> tuple[int, str, str]:
-    """A sweep of eight whose first two runs, rope's with seeds 0 and 1, are preempted by a job in another partition."""
-    sweep = cluster.sweep("eight", "pos=rope,none", "seed=0,1,2,3", *ON_SLURM)
-    for seed in (0, 1):
-        cluster.held_still("eight", seed)  # SLURM sends SIGCONT before the SIGTERM
-    cluster.tell("sbatch", "--partition=urgent", "--ntasks=2", "--output=/dev/null", "--wrap=true")
-    printed, errors = sweep.communicate()
-    return sweep.returncode, printed, errors
+def undisturbed(cluster: Cluster) -> None:
+    """The runs of the sweep of eight, one after the other in one process without SLURM, under the name undisturbed."""
+    assert cluster.sweep("undisturbed", "pos=rope,none", "seed=0,1,2,3").communicate()[1] == ""
 
 
 @pytest.fixture(scope="module")
-def faults(cluster: Cluster) -> tuple[int, str, str]:
-    """A sweep of four: seed 0 is signalled, seed 1 is killed once, seed 2 twice, and seed 3 is asked to leave."""
-    sweep = cluster.sweep("faults", "pos=rope", "seed=0,1,2,3", *ON_SLURM)
+def eight(cluster: Cluster) -> tuple[int, str, str]:
+    """A sweep of eight, five of whose runs are disturbed; its exit code, and what it printed.
+
+    A job in another partition takes the place of rope's seeds 0 and 1; seed 2 is signalled, seed 3 is killed, and the
+    first run of none is asked to leave.
+    """
+    sweep = cluster.sweep("eight", "pos=rope,none", "seed=0,1,2,3", *ON_SLURM)
     jobs = jobs_of(sweep)
+    for seed in (0, 1):
+        cluster.held_still("eight", "rope", seed)  # until SLURM sends SIGCONT, before its SIGTERM
+    cluster.tell("sbatch", "--partition=urgent", "--ntasks=2", "--output=/dev/null", "--wrap=true")
 
-    def signalled() -> None:
-        run = cluster.held_still("faults", 0)
-        cluster.tell("scancel", "--signal=USR1", jobs[0])
-        run.go_on()
-
-    def killed() -> None:
-        cluster.held_still("faults", 1).kill()
-
-    def killed_twice() -> None:
-        first = cluster.held_still("faults", 2)
-        first.kill()
-        cluster.held_still("faults", 2, after=first.step).kill()
-
-    def asked_to_leave() -> None:
-        run = cluster.held_still("faults", 3)
-        cluster.tell("scancel", "--signal=TERM", jobs[3])
+    def signalled(scheme: str, seed: int, job: str, name: str) -> None:
+        run = cluster.held_still("eight", scheme, seed)
+        cluster.tell("scancel", f"--signal={name}", f"{job}.0")
         run.go_on()
 
     with ThreadPoolExecutor() as pool:
-        for fault in [pool.submit(act) for act in (signalled, killed, killed_twice, asked_to_leave)]:
+        faults = [
+            pool.submit(signalled, "rope", 2, jobs[2], "USR1"),
+            pool.submit(lambda: cluster.held_still("eight", "rope", 3).kill()),
+            pool.submit(signalled, "none", 0, jobs[4], "TERM"),
+        ]
+        for fault in faults:
             fault.result()
     printed, errors = sweep.communicate()
     return sweep.returncode, printed, errors
@@ -189,56 +179,71 @@ def test_a_sweep_of_eight_finishes_with_its_report(eight, cluster):
     code, printed, errors = eight
     assert (code, errors) == (0, "")
     assert len(list((cluster.folder / "eight").glob("*/*/summary.json"))) == 8
-    assert "After 200 steps" in printed
+    assert "After 100 steps" in printed
     assert (cluster.folder / "eight" / "report.html").exists()
 
 
 @pytest.mark.usefixtures("eight", "undisturbed")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scheme", ["rope", "none"])
+def test_every_run_ends_with_the_curve_of_a_run_that_was_never_disturbed(scheme, seed, cluster):
+    curve = cluster.curve("eight", scheme, seed)
+    assert len(curve) == 20
+    assert curve == cluster.curve("undisturbed", scheme, seed)
+
+
+@pytest.mark.usefixtures("eight")
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_preempted_job_goes_back_into_the_queue_and_ends_with_the_uninterrupted_curve(seed, cluster):
-    logs = cluster.logs("eight")
-    assert logs.count("stopped by SIGTERM: step ") == 2
-    assert logs.count("Resuming from step-") == 2
-    assert cluster.curve("eight", "rope", seed) == cluster.curve("undisturbed", "rope", seed)
+def test_a_preempted_job_saves_and_goes_on(seed, cluster):
+    log = cluster.log("eight", seed)
+    assert "stopped by SIGTERM: step " in log
+    assert "DUE TO PREEMPTION" in log
+    assert "Resuming from step-" in log
 
 
-@pytest.mark.usefixtures("faults", "undisturbed")
-def test_a_job_signalled_ahead_of_its_limit_saves_and_goes_on_to_the_uninterrupted_curve(cluster):
-    logs = cluster.logs("faults")
-    assert "stopped by SIGUSR1: step " in logs
-    assert "Requeued job" in logs
-    assert cluster.curve("faults", "rope", 0) == cluster.curve("undisturbed", "rope", 0)
+@pytest.mark.usefixtures("eight")
+def test_a_job_signalled_ahead_of_its_limit_saves_and_queues_again(cluster):
+    log = cluster.log("eight", 2)
+    assert "stopped by SIGUSR1: step " in log
+    assert "Requeued job" in log
+    assert "Resuming from step-" in log
 
 
-@pytest.mark.usefixtures("undisturbed")
-def test_a_job_killed_outright_goes_on_from_its_last_checkpoint_to_the_uninterrupted_curve(faults, cluster):
-    assert "seed=1: job" in faults[1]
-    assert "_1 ended without a result (FAILED) and is in the queue again" in faults[1]
-    assert cluster.curve("faults", "rope", 1) == cluster.curve("undisturbed", "rope", 1)
+def test_a_job_killed_outright_is_queued_again_and_goes_on_from_its_last_checkpoint(eight, cluster):
+    (told,) = [line for line in eight[1].splitlines() if "ended without a result" in line]
+    assert told.startswith("pos=rope,seed=3: job ")
+    assert "(FAILED) and is in the queue again" in told
+    step_saved = int(told.rpartition(" ")[2])
+    assert f"Resuming from step-{step_saved:09d}" in cluster.log("eight", 3)
 
 
-@pytest.mark.usefixtures("undisturbed")
-def test_a_job_given_time_to_leave_before_it_is_preempted_puts_itself_back_into_the_queue(faults, cluster):
-    """As a partition with a GraceTime does: SLURM would take the end of a job within it for the last."""
-    assert "stopped by SIGTERM: step " in cluster.logs("faults")
-    assert "seed=3: job" not in faults[1]  # it was not lost
-    assert cluster.curve("faults", "rope", 3) == cluster.curve("undisturbed", "rope", 3)
+@pytest.mark.usefixtures("eight")
+def test_a_job_asked_to_leave_while_it_may_stay_queues_again(cluster):
+    """So are jobs in a partition with a GraceTime, before they are preempted; an end within it would be the last."""
+    log = cluster.log("eight", 4)
+    assert "stopped by SIGTERM: step " in log
+    assert "DUE TO PREEMPTION" not in log
+    assert "Resuming from step-" in log
 
 
-def test_a_node_that_loses_its_job_twice_gives_up_and_says_what_was_lost_where(faults, cluster):
-    code, printed, errors = faults
-    assert code == 1
-    (failure,) = failed_jobs(cluster.folder / "faults")
-    run = only(cluster.folder / "faults" / "rope", "seed2-*")
+def test_a_node_that_loses_its_job_twice_gives_up_and_says_what_was_lost_where(cluster):
+    sweep = cluster.sweep("lost", "pos=rope,none", *ON_SLURM)
+    first = cluster.held_still("lost", "rope", 0)
+    first.kill()
+    cluster.held_still("lost", "rope", 0, after=first.step).kill()
+    printed, errors = sweep.communicate()
+    assert sweep.returncode == 1
+    (failure,) = failed_jobs(cluster.folder / "lost")
+    assert failure["job"] == "pos=rope"
+    run = only(cluster.folder / "lost" / "rope", "seed0-*")
     node = os.uname().nodename.partition(".")[0]
-    last = step(newest_first(run / "checkpoints")[0])
-    assert failure["job"] == "seed=2"
     assert f"was lost on {node} and again on {node} (FAILED) and is given up" in failure["error"]
-    assert f"{run} is saved up to step {last}" in failure["error"]
+    assert f"{run} is saved up to step {step(newest_first(run / 'checkpoints')[0])}" in failure["error"]
     assert failure["error"] in errors
     assert "Traceback" not in errors
     assert "The same command trains what is missing." in errors
-    assert "After " in printed  # the others are compared
+    assert only(cluster.folder / "lost" / "none", "*/summary.json").exists()
+    assert "Report: " in printed
 
 
 def test_ctrl_c_leaves_the_jobs_in_the_queue_and_says_how_to_cancel_them(cluster):
