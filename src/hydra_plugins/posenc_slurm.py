@@ -54,6 +54,8 @@ class Slurm(SlurmLauncher):
             Stopped: on Ctrl-C; the jobs go on.
         """
         jobs = self._submitted(job_overrides, initial_job_idx)
+        if callable(signal.getsignal(signal.SIGINT)):  # else Ctrl-C would wait for the jobs to be saved
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             print(f"In the queue: {' '.join(one.job.job_id for one in jobs)}", flush=True)
             while waiting := [one for one in jobs if one.outcome is None]:
