@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.checkpoints import newest_first, step
-from posenc.directory import read_metrics
+from posenc.directory import HOLDER, read_metrics
 from tests.conftest import ROOT, clean_environment, only
 
 START = Path(__file__).parent / "start.sh"
@@ -107,7 +107,7 @@ class Held:
     """
 
     def __init__(self, run: Path) -> None:
-        self.process = int((run / "holder.txt").read_text().split()[1])
+        self.process = int((run / HOLDER).read_text().split()[1])
         os.kill(self.process, signal.SIGSTOP)
         self.step = step(newest_first(run / "checkpoints")[0])
 
