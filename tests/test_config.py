@@ -1,5 +1,7 @@
 """The configuration files compose, instantiate and take a step, and name a run by what makes its curve."""
 
+from itertools import product
+
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -12,6 +14,7 @@ from tests.conftest import CONF, composed
 
 SCHEMES = sorted(file.stem for file in (CONF / "pos").iterdir())
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").iterdir())
+SWEEPS = sorted(file.stem for file in (CONF / "sweep").iterdir())
 FAMILIES = sorted(file.stem for file in (CONF / "model" / "family").iterdir())
 OBJECTIVES = sorted(file.stem for file in (CONF / "objective").iterdir())
 REFUSED = {("alibi", "attention=linear"), ("t5", "attention=linear"), ("xpos", "objective=masked")}
@@ -119,6 +122,32 @@ def test_every_experiment_opens_with_its_command(experiment):
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
     assert text.startswith("# @package _global_\n# ")
     assert "#   python train.py" in text
+
+
+def jobs_of(sweep: str) -> list[list[str]]:
+    """The overrides of each job of `python train.py -m +sweep=...`."""
+    params = OmegaConf.load(CONF / "sweep" / f"{sweep}.yaml").hydra.sweeper.params
+    choices = [[f"{key}={value}" for value in str(values).split(",")] for key, values in params.items()]
+    return [list(job) for job in product(*choices)]
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_every_run_of_every_sweep_takes_a_training_step(sweep):
+    of_one_seed = [job for job in jobs_of(sweep) if "seed=0" in job]
+    assert len(of_one_seed) > 2
+    for job in of_one_seed:
+        config = composed(f"+sweep={sweep}", *SMALL, *job)
+        assert config["name"] == sweep
+        losses = losses_of_a_few_steps(config)
+        assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_every_sweep_opens_with_its_command_and_says_how_many_runs_it_has(sweep):
+    text = (CONF / "sweep" / f"{sweep}.yaml").read_text()
+    assert text.startswith("# @package _global_\n# ")
+    assert f"#   python train.py -m +sweep={sweep}" in text
+    assert f"# {len(jobs_of(sweep))} runs" in text
 
 
 def test_every_value_of_every_file_is_explained():

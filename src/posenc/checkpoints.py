@@ -21,6 +21,11 @@ def stem(step: int) -> str:
     return f"step-{step:09d}"
 
 
+def step(file: Path) -> int:
+    """After which step a checkpoint was written."""
+    return int(file.name.removeprefix("step-")[:9])
+
+
 def digits(checksum: "hashlib._Hash") -> str:
     """The part of a SHA-256 that is in the name."""
     return checksum.hexdigest()[:16]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -108,7 +108,9 @@ def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    groups, overrides = choices_in(conf), parsed(arguments)
+    # Of Hydra's own groups it has more choices than there are files here, and checks them itself.
+    groups = {group: choices for group, choices in choices_in(conf).items() if not group.startswith("hydra")}
+    overrides = parsed(arguments)
     chosen = []
     for override in overrides:
         if override.key_or_group in groups:
@@ -116,14 +118,18 @@ def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
             for choice in map(str, choices):
                 if choice not in groups[override.key_or_group]:
                     return not_a_choice(override.key_or_group, choice, groups[override.key_or_group])
-                chosen.append(f"{override.key_or_group}={choice}")
+                chosen.append(f"{'+' if override.is_add() else ''}{override.key_or_group}={choice}")
     GlobalHydra.instance().clear()
     keys = {}
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
         for choice in chosen or ["seed=0"]:
             others = {other.partition("=")[0]: other for other in chosen}
             others[choice.partition("=")[0]] = choice
-            keys[choice] = set(_dotted(OmegaConf.to_container(compose("config", overrides=list(others.values())))))
+            try:
+                complete = compose("config", overrides=list(others.values()))
+            except ConfigCompositionException as error:  # a group that is none of the defaults, such as sweep
+                return " ".join(str(error).split())
+            keys[choice] = set(_dotted(OmegaConf.to_container(complete)))
     GlobalHydra.instance().clear()
     known = set(groups).union(*keys.values())
     for override in overrides:

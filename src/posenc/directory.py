@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.atomic import FULL, clear_partial, no_space, whole
 from posenc.errors import RunError, UserError
@@ -162,6 +162,22 @@ class RunDirectory:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         write_whole(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
+
+
+def begun(cfg: DictConfig) -> Path | None:
+    """The directory in which a configuration is being trained, or was; None if it has none.
+
+    Args:
+        cfg: as composed for a job, with Hydra's part.
+    """
+    wanted = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(wanted, dict)
+    wanted.pop("hydra")
+    for file in Path(cfg.runs, cfg.name).glob(f"*/seed{cfg.seed}-*/config.yaml"):
+        made = OmegaConf.to_container(OmegaConf.load(file))
+        if isinstance(made, dict) and {**made, **wanted} == made:
+            return file.parent
+    return None
 
 
 class MetricsFile:

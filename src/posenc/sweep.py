@@ -46,12 +46,22 @@ def failures_noted() -> Iterator[None]:
         sentence = str(error) if told else f"{type(error).__name__}: {error}"
         if not told:
             traceback.print_exc()
-        job = {"job": hydra.job.override_dirname or "the only job", "error": sentence}
-        print(f"{job['job']} failed: {sentence}", file=sys.stderr, flush=True)
-        noted = Path(os.environ.get(NOTES) or Path(hydra.sweep.dir) / FAILED_JOBS)
-        noted.parent.mkdir(parents=True, exist_ok=True)
-        with noted.open("a") as stream:
-            stream.write(json.dumps(job) + "\n")
+        note(hydra.job.override_dirname or "the only job", sentence, Path(hydra.sweep.dir))
+
+
+def note(job: str, error: str, folder: Path) -> None:
+    """Tell that a job failed, and write it down.
+
+    Args:
+        job: its name.
+        error: a sentence.
+        folder: of the sweep, where it is noted if the environment names no other file.
+    """
+    print(f"{job} failed: {error}", file=sys.stderr, flush=True)
+    noted = Path(os.environ.get(NOTES) or folder / FAILED_JOBS)
+    noted.parent.mkdir(parents=True, exist_ok=True)
+    with noted.open("a") as stream:
+        stream.write(json.dumps({"job": job, "error": error}) + "\n")
 
 
 def _end_with_parent() -> None:

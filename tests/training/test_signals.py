@@ -69,6 +69,23 @@ def test_who_waited_for_a_signal_before_is_told_when_the_step_is_saved(capsys):
     assert "it is saved" in capsys.readouterr().err
 
 
+def test_who_waited_for_a_signal_before_takes_the_time_it_needs():
+    """As a busy cluster's controller does when a job is to be put back into its queue."""
+    code = """
+import os, signal, sys, time
+from posenc.training import signals
+signals.LIMIT = 0.1
+signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(1), sys.exit(7)))
+with signals.Signals() as taken:
+    taken.training()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    taken.saving()
+    taken.saved()
+    taken.stop("it is saved")
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 7
+
+
 def test_afterwards_signals_are_as_they_were():
     before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
     with Signals() as taken:

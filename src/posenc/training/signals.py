@@ -93,7 +93,11 @@ class Signals:
         if callable(waiting) and waiting is not signal.default_int_handler and not self._told:
             self._told = True
             print(stopped, file=sys.stderr, flush=True)
-            waiting(self.received, None)
+            self._saving = True  # putting a job back into its queue takes as long as the cluster's controller is busy
+            try:
+                waiting(self.received, None)
+            finally:
+                self._saving = False
         raise stopped
 
     def _take(self) -> None:
