@@ -25,7 +25,7 @@ RUNS = (
 )  # fmt: skip
 ON_SLURM = (
     "hydra/launcher=slurm", "hydra.launcher.gpus_per_node=null", "hydra.launcher.cpus_per_task=1",
-    "hydra.launcher.partition=preemptible", "+hydra.launcher.additional_parameters.signal=USR1@60",
+    "hydra.launcher.partition=preemptible", "hydra.launcher.additional_parameters.signal=USR1@60",
 )  # fmt: skip
 CLOCKS = ("seconds", "tokens_per_s")
 
