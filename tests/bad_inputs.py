@@ -4,6 +4,7 @@ Every answer is one line on stderr, and leaves nothing behind. 2 is for what is 
 """
 
 import gzip
+import json
 import lzma
 import os
 import shutil
@@ -66,11 +67,12 @@ class Answer:
     left: frozenset[str]
 
 
-def answer(wrong: Wrong, here: Path) -> Answer:
+def answer(wrong: Wrong, here: Path, warm: "Warm | None" = None) -> Answer:
     """Give one wrong input to the real program.
 
     Args:
         here: an empty folder, in which the program is started.
+        warm: copies of which are the program; by default, and where a package is to be missing, a fresh Python.
     """
     for name, content in wrong.files.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
@@ -79,15 +81,72 @@ def answer(wrong: Wrong, here: Path) -> Answer:
         wrong.made(here)
     before = _names(here)
     arguments = [argument.replace("{here}", str(here)).replace("{root}", str(ROOT)) for argument in wrong.arguments]
-    result = subprocess.run(
-        [*_as_a_user(), sys.executable, *_program(wrong), *arguments],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        env=_environment(wrong, here.with_name(f"{here.name}-packages")),
-        stdin=subprocess.DEVNULL,
-    )
-    return Answer(result.returncode, result.stderr, frozenset(_names(here) - before))
+    command = [*_program(wrong), *arguments]
+    if warm is not None and not wrong.without:
+        code, errors = warm.run(command, here)
+    else:
+        result = subprocess.run(
+            [*_as_a_user(), sys.executable, *command],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            env=_environment(wrong.without, here.with_name(f"{here.name}-packages")),
+            stdin=subprocess.DEVNULL,
+        )
+        code, errors = result.returncode, result.stderr
+    return Answer(code, errors, frozenset(_names(here) - before))
+
+
+WARM = """
+import json, os, runpy, sys, traceback
+import torch, hydra, omegaconf, yaml, numpy, filelock
+for line in sys.stdin:
+    command, here, errors = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.chdir(here)
+            os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+            module, sys.argv = command[0] == "-m", command[command[0] == "-m":]
+            (runpy.run_module if module else runpy.run_path)(sys.argv[0], run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Warm:
+    """A Python that has imported what is heavy, and answers each command in a copy of itself.
+
+    Nothing of the project is imported in it. Starting Python anew for each would be most of the time.
+    """
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [*_as_a_user(), sys.executable, "-c", WARM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=_environment("", Path()),
+        )
+
+    def run(self, command: list[str], here: Path) -> tuple[int, str]:
+        """The exit code and what was printed on stderr."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        errors = here.with_name(f"{here.name}-errors")
+        print(json.dumps([command, str(here), str(errors)]), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline()), errors.read_text()
+
+    def close(self) -> None:
+        self.process.communicate()
 
 
 def _names(folder: Path) -> set[str]:
@@ -112,11 +171,11 @@ def may_read_all() -> bool:
     return os.geteuid() == 0 and not _as_a_user()
 
 
-def _environment(wrong: Wrong, packages: Path) -> dict[str, str]:
+def _environment(without: str, packages: Path) -> dict[str, str]:
     environment = {**clean_environment(), "OMP_NUM_THREADS": "1", "POSENC_SECRET": SECRET}
-    if wrong.without:
+    if without:
         packages.mkdir()
-        (packages / "sitecustomize.py").write_text(f"import sys\nsys.modules[{wrong.without!r}] = None\n")
+        (packages / "sitecustomize.py").write_text(f"import sys\nsys.modules[{without!r}] = None\n")
         environment["PYTHONPATH"] = os.pathsep.join([str(packages), environment.get("PYTHONPATH", "")])
     return environment
 
@@ -421,7 +480,7 @@ OTHER_COMMANDS = [
     other("posenc.sample", "the following arguments are required: run"),
     other("posenc.sample {here}", "is not a run directory: it has no config.yaml"),
     other("posenc.sample {here}/run", "has no checkpoint", {"run/config.yaml": b""}),
-    other("posenc.sample {here}/run", "step-000000010.ckpt is not a checkpoint, or damaged", RUN),
+    other("posenc.sample {here}/run", "step-000000010.ckpt holds more than tensors and plain data", RUN),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"{"}),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"\xff"}),
     other("posenc.sample {here}/run", "by an earlier version", {**RUN, "run/config.yaml": b"[1]"}),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.bad_inputs import SECRET, WRONG, answer, may_read_all
+from tests.bad_inputs import SECRET, WRONG, Warm, answer, may_read_all
 from tests.conftest import ROOT, clean_environment
 
 
@@ -22,14 +22,24 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """The answer to every wrong input, two at a time: most of each second is starting Python."""
+    """The answer to every wrong input, two at a time."""
     from concurrent.futures import ThreadPoolExecutor
 
     folders = [tmp_path_factory.mktemp("wrong") / "here" for _ in WRONG]
     for folder in folders:
         folder.mkdir()
+    pythons = [Warm(), Warm()]
+    places = [range(first, len(WRONG), 2) for first in range(2)]
+
+    def half(warm, numbers):
+        return {number: answer(WRONG[number], folders[number], warm) for number in numbers}
+
     with ThreadPoolExecutor(2) as pool:
-        return list(zip(folders, pool.map(answer, WRONG, folders), strict=True))
+        first, second = pool.map(half, pythons, places)
+    for warm in pythons:
+        warm.close()
+    given = {**first, **second}
+    return [(folder, given[number]) for number, folder in enumerate(folders)]
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)), ids=[wrong.title for wrong in WRONG])
