@@ -158,7 +158,7 @@ class Checkpoints(Callback):
             with self.phases.within(CHECKPOINTS):
                 self._save(trainer, step)
         if stopping:
-            place = checkpoints.newest_first(self.folder)[0]
+            place = next(iter(checkpoints.newest_first(self.folder)), self.folder)  # others may see it a moment later
             self.signals.stop(
                 f"step {step} of {pl_module.steps} is saved in {place}; the same command goes on from there"
             )
