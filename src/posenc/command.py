@@ -13,8 +13,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config import check, composed, nearest
-from posenc.errors import RunError, Stopped, UserError, missing_package
+from posenc.errors import Echo, RunError, Stopped, UserError, missing_package
 from posenc.overrides import not_a_choice, parsed, refuse
+from posenc.processes import place, tell
 from posenc.secrets import hidden, refuse_secrets
 
 FAILED = 1
@@ -38,6 +39,8 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         if conf is not None:
             refuse(arguments, choices_in(conf))
         if {"-m", "--multirun"} & set(arguments):
+            if place().world > 1:
+                raise UserError("a sweep starts the processes of its runs itself: leave torchrun or srun away")
             # A sweep writes before it looks at its jobs, and would find the mistake after hours of the right ones.
             unknown = _unknown(arguments, conf)
             if unknown is not None:
@@ -48,9 +51,13 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(str(error), MISUSE)
     except (HydraException, OmegaConfBaseException) as error:
         _leave(explain(error, arguments, conf), MISUSE)
+    except Echo:
+        sys.exit(FAILED)
     except RunError as error:
         _leave(str(error), FAILED)
     except Stopped as stopped:
+        if place().rank > 0:  # all stop together, and one says so
+            sys.exit(stopped.exit_code)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
         _leave("stopped", INTERRUPTED)
@@ -74,8 +81,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 def _leave(sentence: str, code: int) -> NoReturn:
     # A value may hold what starts a new line or colours a terminal.
-    printable = "".join(character if character.isprintable() else " " for character in hidden(sentence))
-    print(f"{Path(sys.argv[0]).name}: {printable}", file=sys.stderr)
+    tell("".join(character if character.isprintable() else " " for character in hidden(sentence)), code)
     sys.exit(code)
 
 

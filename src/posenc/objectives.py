@@ -49,7 +49,8 @@ class Objective(Protocol):
     def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """window (B, T + lookahead), noise (B, T + lookahead, draws) -> what is read and what is wanted, (B, T).
 
-        The noise, in [0, 1), decides all that is left to chance, and it is the same for every scheme.
+        The noise, in [0, 1), decides all that is left to chance, and it is the same for every scheme. Every window has
+        as many tokens to predict, so that several devices can average their losses.
         """
         ...
 

@@ -18,7 +18,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from posenc.directory import FAILED_JOBS, HOLDER, failed_jobs
-from posenc.errors import RunError, Stopped, UserError
+from posenc.errors import Echo, RunError, Stopped, UserError
+from posenc.processes import first_to_tell
 
 FAILED = 1
 NOTES = "POSENC_FAILED_JOBS"
@@ -46,6 +47,8 @@ def failures_noted() -> Iterator[None]:
         sentence = str(error) if told else f"{type(error).__name__}: {error}"
         if not told:
             traceback.print_exc()
+        if isinstance(error, Echo) or not first_to_tell(sentence, FAILED):
+            return  # one of several processes that trained this job has told and noted it
         note(hydra.job.override_dirname or "the only job", sentence, Path(hydra.sweep.dir))
 
 

@@ -30,7 +30,7 @@ class Curve(Callback):
     Attributes:
         seconds: spent training so far: validation, checkpoints and interruptions are left out.
         row: the last row, written or pending.
-        share_of_peak: of the device's peak that one token a second uses (model FLOPs utilisation); None where the
+        share_of_peak: of the devices' peak that one token a second uses (model FLOPs utilisation); None where the
             peak is not known.
 
     Args:
@@ -79,13 +79,16 @@ class Curve(Callback):
         self._since_row = state_dict.get("since_row", self.seconds)
         self._losses = list(state_dict.get("losses", []))
 
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:  # noqa: ARG002
+        peak = peak_flops(trainer.strategy.root_device, str(trainer.precision))
+        if peak is not None:  # the model has not been shared out yet
+            self.share_of_peak = flops_per_token(pl_module.model, pl_module.context) / (peak * trainer.world_size)
+
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        peak = peak_flops(pl_module.device, str(trainer.precision))
-        if peak is not None:
-            self.share_of_peak = flops_per_token(pl_module.model, pl_module.context) / peak
-        written = trainer.global_step - self._pending
-        self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
-        self.heads_file = MetricsFile(self.directory.path / "attention.csv", ("step", *HEAD_COLUMNS), written)
+        if trainer.is_global_zero:
+            written = trainer.global_step - self._pending
+            self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
+            self.heads_file = MetricsFile(self.directory.path / "attention.csv", ("step", *HEAD_COLUMNS), written)
         self.phases.enter(LOOP)
         if self._pending:
             self._complete(trainer, pl_module)
@@ -96,12 +99,14 @@ class Curve(Callback):
             self._resumed = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
-        loss, step = outputs["loss"].detach().clone(), trainer.global_step
+        step = trainer.global_step
+        loss = trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="mean")  # over all devices
         self._losses.append(loss)
         if loss.device.type == "cpu":  # elsewhere a look at every loss would hold up the device
             self.refuse_lost(pl_module, step)
         if step % self.every == 0:
             self._finish_row(pl_module, step)  # waits for the device, so that the clock is right
+            self.signals.agree(lambda signum: largest(signum, trainer))
             self.phases.enter(LOOP)
             self._complete(trainer, pl_module)
         else:
@@ -159,8 +164,8 @@ class Curve(Callback):
             if step % pl_module.heads.every == 0:
                 self._measure_heads(trainer, pl_module)
         self._pending = False
-        self._append(trainer, self.file, [self.row])
         if trainer.is_global_zero:
+            self._append(self.file, [self.row])
             with self.phases.within(LOGGING):
                 for logger in trainer.loggers:
                     logger.log_metrics(self.row, step=step)
@@ -169,14 +174,16 @@ class Curve(Callback):
 
     def _called_away(self, pl_module: Any, step: int) -> bool:
         """Whether a validation is to be left for the next start; there is none after the last step."""
-        return self.signals.received is not None and step < pl_module.steps
+        return self.signals.asked is not None and step < pl_module.steps
 
     def _measure_heads(self, trainer: Trainer, pl_module: Any) -> None:
-        with self.phases.within(HEADS), trainer.precision_plugin.forward_context():
-            heads = pl_module.heads.measure(pl_module.model)
+        model = pl_module.model
+        with self.phases.within(HEADS), trainer.precision_plugin.forward_context(), pl_module.hardware.whole(model):
+            heads = pl_module.heads.measure(model)
         self.row["previous_token"] = max(head["1"] for head in heads)
         self.row["induction"] = max(head["induction"] for head in heads)
-        self._append(trainer, self.heads_file, [{"step": self.row["step"], **head} for head in heads])
+        if trainer.is_global_zero:
+            self._append(self.heads_file, [{"step": self.row["step"], **head} for head in heads])
 
     def just_validated(self, step: int) -> bool:
         """Whether this step's row is on disk, with a validation."""
@@ -190,10 +197,15 @@ class Curve(Callback):
     def _seconds_now(self) -> float:
         return self.seconds + (0.0 if self._resumed is None else time.perf_counter() - self._resumed)
 
-    def _append(self, trainer: Trainer, file: MetricsFile, rows: list[Row]) -> None:
-        if trainer.is_global_zero:
-            with self.phases.within(LOGGING):
-                file.append(rows)
+    def _append(self, file: MetricsFile, rows: list[Row]) -> None:
+        with self.phases.within(LOGGING):
+            file.append(rows)
+
+
+def largest(number: int, trainer: Trainer) -> int:
+    """Of the numbers that all processes of the run give."""
+    strategy = trainer.strategy
+    return int(strategy.reduce(torch.tensor(number, device=strategy.root_device), reduce_op="max"))
 
 
 class Progress(Callback):

@@ -148,30 +148,32 @@ class Checkpoints(Callback):
         self._saved = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
-        self.signals.training()
+        self.signals.training(several=trainer.world_size > 1)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         step = trainer.global_step
-        stopping = self.signals.received is not None
-        due = step == pl_module.steps or (
-            self.curve.just_validated(step) and time.monotonic() - self._saved >= self.seconds
-        )
-        if stopping or due:
+        stopping = self.signals.asked is not None
+        if stopping or step == pl_module.steps or (self.curve.just_validated(step) and self._due(trainer)):
             self.curve.refuse_lost(pl_module, step)
             with self.phases.within(CHECKPOINTS):
                 self._save(trainer, step)
         if stopping:
-            place = checkpoints.newest_first(self.folder)[0]
+            place = next(iter(checkpoints.newest_first(self.folder)), self.folder)  # others may see it a moment later
             self.signals.stop(
                 f"step {step} of {pl_module.steps} is saved in {place}; the same command goes on from there"
             )
+
+    def _due(self, trainer: Trainer) -> bool:
+        """Whether enough time has passed; with several processes, for the first."""
+        return trainer.strategy.broadcast(time.monotonic() - self._saved >= self.seconds)
 
     def on_train_end(self, *_: Any) -> None:
         self.signals.trained()
 
     def _save(self, trainer: Trainer, step: int) -> None:
         self.signals.saving()
-        self.curve.sync()
+        if trainer.is_global_zero:
+            self.curve.sync()
         trainer.save_checkpoint(self.folder / checkpoints.stem(step), weights_only=False)
         self._saved = time.monotonic()
         if trainer.is_global_zero:

@@ -1,13 +1,18 @@
 """What a run trains on, chosen by itself unless it is told."""
 
 import ctypes
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
+
+from posenc.errors import UserError
+from posenc.model import Transformer
+from posenc.objectives import loss_of
+from posenc.processes import place
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
@@ -46,7 +51,34 @@ class Hardware:
         if self.cuda_graphs and not (self.compiles() and self._may_use_cuda()):
             raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
 
-    def trainer(self, **settings: Any) -> "Trainer":
+    def world(self) -> int:
+        """How many processes train together, with a device each.
+
+        Raises:
+            UserError: if that is not how many have been started.
+        """
+        if place().world > 1:
+            started = place().world
+            raise UserError(
+                f"{started} processes were started, and this trainer is for one: trainer=ddp or trainer=fsdp"
+            )
+        return 1
+
+    def spread(self) -> dict[str, Any]:
+        """What Lightning's trainer is told of the processes: there is one, also where SLURM has something to say."""
+        from lightning.pytorch.plugins.environments import LightningEnvironment
+
+        return {"devices": 1, "plugins": [LightningEnvironment()]}
+
+    def loss(self, model: Transformer, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:  # noqa: ARG002
+        """What gives the loss of a model, inputs and targets, (B, T) each, on the device that this process has."""
+        return self.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+
+    def whole(self, model: Transformer) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Inside, this process has all weights of the model."""
+        return nullcontext()
+
+    def trainer(self, plugins: Sequence[Any] = (), **settings: Any) -> "Trainer":
         """Lightning's trainer on this hardware.
 
         Raises:
@@ -55,13 +87,17 @@ class Hardware:
         from lightning.pytorch import Trainer
         from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+        spread = self.spread()
+        spread["plugins"] = [*plugins, *spread["plugins"]]
         try:
-            trainer = Trainer(accelerator=self.accelerator, devices=1, precision=self.chosen_precision(), **settings)
+            trainer = Trainer(accelerator=self.accelerator, precision=self.chosen_precision(), **spread, **settings)
         except (MisconfigurationException, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
+        # Lightning would have all processes ask the first in every step whether it was told to stop, and wait for it.
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
         return trainer
 
     def compiles(self) -> bool:

@@ -1,15 +1,17 @@
 """The training step, the validation and the batches they are given."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from posenc.data.batches import Batches
 from posenc.model import Transformer
-from posenc.objectives import UNSEEN, Objective, loss_of
+from posenc.objectives import UNSEEN, Objective
 from posenc.training.checkpoints import refuse_foreign
 from posenc.training.hardware import Hardware
 from posenc.training.heads import Heads
@@ -55,15 +57,17 @@ class LanguageModelling(LightningModule):
         self.configuration = dict(configuration)
         self.gradient_norm = torch.zeros(())
         self.phases, self.hardware = phases, hardware
-        self.loss_of = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+
+    def configure_model(self) -> None:
+        self.loss_of = self.hardware.loss(self.model, self.trainer.strategy.root_device)
 
     def on_train_start(self) -> None:
         """Compile before the first step, so that no step's time has it in it."""
         if not self.hardware.compiles():
             return
         with self.phases.within(COMPILING):
-            train = [part.to(self.device) for part in (self.batches.batch(0), self.batches.noise(0))]
-            valid = [part.to(self.device) for part in next(self._validation_batches())]
+            train = [part.to(self.device) for part in next(self._shares(self.batches, 0))]
+            valid = [part.to(self.device) for part in next(self._validation_batches())[:2]]
             for _ in range(3 if self.hardware.cuda_graphs else 1):  # a CUDA graph is recorded at the second call
                 with self.trainer.precision_plugin.forward_context():
                     self.training_step(train, 0).backward()
@@ -78,7 +82,11 @@ class LanguageModelling(LightningModule):
             torch.compiler.cudagraph_mark_step_begin()
 
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
-        """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token."""
+        """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token.
+
+        With several devices it is that of this one's windows: all have as many tokens to predict, so that the mean over
+        devices is the mean over the batch, and the mean of gradients its gradient.
+        """
         self._mark()
         return self.loss_of(*self.objective.examples(*batch))
 
@@ -86,22 +94,30 @@ class LanguageModelling(LightningModule):
     def validate(self, called_away: Callable[[], bool]) -> float | None:
         """Mean loss in nats per predicted token over all validation windows; None if it was called away before."""
         total = torch.zeros((), device=self.device)
-        for batch in self._validation_batches():
+        for inputs, targets, share in self._validation_batches():
             if called_away():
                 return None
-            inputs, targets = (part.to(self.device) for part in batch)
             self._mark()
             with self.trainer.precision_plugin.forward_context():
-                total += self.loss_of(inputs, targets) * ((targets != UNSEEN).sum() / self.validated)
-        return total.item()
+                total += self.loss_of(inputs.to(self.device), targets.to(self.device)) * share
+        return self.trainer.strategy.reduce(total, reduce_op="sum").item()
 
-    def _validation_batches(self) -> Iterator[Sequence[Tensor]]:
-        """Batches of one size if there is one near the training's, so that one compiled graph serves them all."""
+    def _validation_batches(self) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """Inputs and targets, (size, T) each, and their share of all predicted tokens; several devices take turns.
+
+        The size is the training's if the windows can be cut like that, or near it, so that one compiled graph serves
+        all. Each device has as many batches: those whose turn comes after the last get one that does not count.
+        """
         inputs, targets = self.validation
-        largest = self.batches.batch_size
+        world, rank = self.trainer.world_size, self.trainer.global_rank
+        largest = self.batches.batch_size // world
         even = [size for size in range((largest + 1) // 2, largest + 1) if len(inputs) % size == 0]
         size = max(even, default=largest)
-        return zip(inputs.split(size), targets.split(size), strict=True)
+        batches = list(zip(inputs.split(size), targets.split(size), strict=True))
+        for turn in range(rank, math.ceil(len(batches) / world) * world, world):
+            seen, wanted = batches[turn % len(batches)]
+            share = int((wanted != UNSEEN).sum()) / self.validated
+            yield seen, wanted, share if turn < len(batches) else 0.0
 
     def learning_rate(self, step: int) -> float:
         """The one that led to `step` updates."""
@@ -112,13 +128,15 @@ class LanguageModelling(LightningModule):
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
-        self.gradient_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optim.clip)
+        self.gradient_norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optim.clip))
 
     def train_dataloader(self) -> Iterator[tuple[Tensor, Tensor]]:
         # Lightning asks after it has restored the step, so a resumed run goes on with the batch it would have had.
-        trainer, batches = self.trainer, self.batches.on(self.device)
-        stream = batches.stream(trainer.global_step, self.steps, trainer.global_rank, trainer.world_size)
-        return self._timed(stream)
+        return self._timed(self._shares(self.batches.on(self.device), self.trainer.global_step))
+
+    def _shares(self, batches: Batches, first: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """This device's of every batch from `first` on."""
+        return batches.stream(first, self.steps, self.trainer.global_rank, self.trainer.world_size)
 
     def _timed(self, stream: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         while True:
@@ -133,3 +151,8 @@ class LanguageModelling(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         refuse_foreign(checkpoint, self.configuration)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor of which each process has a share, in one piece; all must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

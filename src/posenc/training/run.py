@@ -2,6 +2,7 @@
 
 import logging
 import math
+import sys
 import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from posenc.config import Settings, check, check_plain, identity
 from posenc.directory import RunDirectory, check_writable, write_whole
 from posenc.errors import UserError
 from posenc.imports import imported, importing
+from posenc.processes import Together, place, quiet_unless_first, together
 from posenc.training.memory import memory_told
 from posenc.training.phases import Phases
 from posenc.training.signals import Signals
@@ -35,7 +37,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         RunError: if it cannot go on: no memory, no space on disk, a loss that is no number.
         Stopped: after a signal.
     """
-    with Signals() as signals, memory_told(cfg):
+    with Signals() as signals, memory_told(cfg), quiet_unless_first():
         return _run(cfg, choices, signals)
 
 
@@ -52,10 +54,22 @@ def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[
     )
     if directory.finished():
         return show_finished(directory)
-    check_writable(f"runs={settings.runs}", directory.path)
+    if place().rank == 0:
+        check_writable(f"runs={settings.runs}", directory.path)
+    world = _world(hardware, settings)
     chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
     made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
-    return train({**config, **made_of}, settings, directory, corpus, hardware, signals)
+    task = {"command": sys.argv[0], "config": config, "choices": dict(choices)}
+    with together(world, task) as processes:
+        return train({**config, **made_of}, settings, directory, corpus, hardware, signals, processes)
+
+
+def _world(hardware: Any, settings: Settings) -> int:
+    """How many processes train together."""
+    world = hardware.world()
+    if settings.batch_size % world:
+        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {world} devices that share it")
+    return world
 
 
 def train(
@@ -65,8 +79,9 @@ def train(
     corpus: Any,
     hardware: Any,
     signals: Signals,
+    processes: Together,
 ) -> dict[str, Any]:
-    """Instantiate, fit and finish."""
+    """Instantiate, fit and finish. Of several processes the first writes, and the others only train."""
     phases = Phases()
     optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
@@ -75,10 +90,10 @@ def train(
     # Before Lightning, which takes seconds to import: what is wrong with a text is told at once.
     with importing():
         from posenc.data.prepare import prepare
-    prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], settings.context, window)
+    with processes.one_after_the_other():
+        prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], settings.context, window)
     with importing():
         import torch._dynamo  # noqa: F401  an optimiser brings it in at its first step
-        from lightning.pytorch.plugins.environments import LightningEnvironment
 
         from posenc.data.batches import Batches, validation_noise, validation_windows
         from posenc.training import loggers
@@ -104,7 +119,7 @@ def train(
             logger=False,
             # Where Lightning would look for checkpoints of its own making: no other run's must be found there.
             default_root_dir=directory.path,
-            plugins=[CheckpointFiles(), LightningEnvironment()],
+            plugins=[CheckpointFiles()],
             callbacks=[curve, checkpoints, progress],
         )
     except ValueError as error:
@@ -118,20 +133,24 @@ def train(
         model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware
     )
 
+    if not processes.first:
+        if not processes.told(directory.finished):
+            _fit(trainer, module, curve, settings, directory, processes)
+        return curve.row
     with directory.held():
-        if directory.finished():  # by another process, while this one was preparing
+        if processes.told(directory.finished):  # by another process, while this one was preparing
             return show_finished(directory)
         directory.create(config)
         tokenizer.save(directory.path)
         try:
             trainer.loggers = build(config, "logger", directory=directory, config=config)
             forget_peak_memory(trainer.strategy.root_device)
-            summary = _fit(trainer, module, curve, settings, directory)
+            summary = _fit(trainer, module, curve, settings, directory, processes)
             summary |= objective.orderless(prepared.train.ids, windows, validation)
             if objective.likelihood:
                 bytes_per_token = tokenizer.byte_lengths()[validation[1].numpy()].mean().item()
                 summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
-            _finish(trainer, module, tokenizer, settings, directory, summary)
+            _finish(trainer, settings, directory, summary)
         except BaseException:
             loggers.close(trainer.loggers, failed=True)
             raise
@@ -144,13 +163,14 @@ def _fit(
     curve: Any,
     settings: Settings,
     directory: RunDirectory,
+    processes: Together,
 ) -> dict[str, Any]:
     """Train to the last step and say how it went."""
     from posenc.training import provenance
     from posenc.training.checkpoints import usable
     from posenc.training.efficiency import peak_memory
 
-    checkpoint = usable(directory)
+    checkpoint = processes.told(lambda: _text(usable(directory)))
     parameters = sum(weight.numel() for weight in module.model.parameters())
     size = f"{parameters / 1e6:.2f}M parameters"
     print(
@@ -158,8 +178,9 @@ def _fit(
         flush=True,
     )
     if checkpoint is not None:
-        print(f"Resuming from {checkpoint.name}.", flush=True)
-    trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
+        print(f"Resuming from {Path(checkpoint).name}.", flush=True)
+    with processes.watched():
+        trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
     tokens_per_s = curve.row["tokens"] / curve.row["seconds"]
     mfu = {} if curve.share_of_peak is None else {"mfu": tokens_per_s * curve.share_of_peak}
     return {
@@ -172,6 +193,7 @@ def _fit(
         "seconds": curve.row["seconds"],
         "tokens_per_s": round(tokens_per_s),
         **mfu,
+        "devices": processes.place.world,
         "peak_memory": peak_memory(trainer.strategy.root_device),
         "time": {phase: round(seconds, 3) for phase, seconds in module.phases.spent().items()},
         "precision": str(trainer.precision),
@@ -182,20 +204,19 @@ def _fit(
     }
 
 
-def _finish(
-    trainer: Any,
-    module: Any,
-    tokenizer: Any,
-    settings: Settings,
-    directory: RunDirectory,
-    summary: dict[str, Any],
-) -> None:
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _finish(trainer: Any, settings: Settings, directory: RunDirectory, summary: dict[str, Any]) -> None:
     """Write a sample of what the model says, then the summary, which marks the run as finished."""
     from posenc.generation import Sampling
+    from posenc.trained import load
     from posenc.training import loggers
 
-    objective = module.objective
-    sample = objective.answer(module.model.cpu(), tokenizer, objective.prompt, settings.context, Sampling())
+    trained = load(directory.path)  # from the last checkpoint: in memory the weights may be shared out
+    objective = trained.objective
+    sample = objective.answer(trained.model, trained.tokenizer, objective.prompt, settings.context, Sampling())
     write_whole(directory.path / "sample.txt", sample + "\n")
     directory.finish(summary)  # before W&B, which may wait for the network
     try:

@@ -4,17 +4,22 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from posenc.errors import Stopped
+from posenc.processes import place
 
 GRACE = 7.0
 """Seconds from a signal to the end, if no step ends before; what sends signals often kills 10 seconds later."""
 
 LIMIT = 8.5
 """Likewise, where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
+
+MORE = 18.0
+"""Seconds that several processes get on top, to come to a row of the curve: torchrun and SLURM kill 30 later."""
 
 
 class Signals:
@@ -33,11 +38,26 @@ class Signals:
     def __init__(self) -> None:
         self.received: int | None = None
         self._before: dict[int, Any] = {}
-        self._training = False
+        self._training = self._several = False
+        self._agreed: int | None = None
         self._saving = False
         self._said = "nothing was lost, and the same command goes on"
         self._told = False
         self._left = threading.Event()
+
+    @property
+    def asked(self) -> int | None:
+        """The signal that a training run is to stop for: one process heeds its own, several what they agreed on."""
+        return self._agreed if self._several else self.received
+
+    def agree(self, largest: Callable[[int], int]) -> None:
+        """Have all processes that train together stop if one of them has received a signal; all must call this.
+
+        Args:
+            largest: of the numbers that it is given in all processes.
+        """
+        if self._several:
+            self._agreed = largest(self.received or 0) or None
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():  # Python lets no other thread take signals
@@ -58,9 +78,9 @@ class Signals:
         for one, handler in self._before.items():
             signal.signal(one, handler)
 
-    def training(self) -> None:
-        """From now on a signal waits for the end of a step."""
-        self._training = True
+    def training(self, several: bool = False) -> None:
+        """From now on a signal waits for the end of a step, or, with several processes, of a row of the curve."""
+        self._training, self._several = True, several
         self._take()  # back from Lightning, whose handler talks to other processes in the middle of whatever goes on
 
     def trained(self) -> None:
@@ -86,16 +106,18 @@ class Signals:
         Raises:
             Stopped: always, unless who waited for the signal before leaves in another way.
         """
-        assert self.received is not None
+        signum = self._agreed or self.received
+        assert signum is not None
         self._said = said
-        stopped = Stopped(self.received, f"{_in_words(self.received)}: {said}")
-        waiting = self._before.get(self.received)
+        stopped = Stopped(signum, f"{_in_words(signum)}: {said}")
+        waiting = self._before.get(signum)
         if callable(waiting) and waiting is not signal.default_int_handler and not self._told:
             self._told = True
-            print(stopped, file=sys.stderr, flush=True)
+            if place().rank == 0:
+                print(stopped, file=sys.stderr, flush=True)
             self._saving = True  # putting a job back into its queue takes as long as the cluster's controller is busy
             try:
-                waiting(self.received, None)
+                waiting(signum, None)
             finally:
                 self._saving = False
         raise stopped
@@ -111,13 +133,18 @@ class Signals:
             return
         self.received = signum
         if self._training:
-            self._said = f"no step ended within {GRACE:.0f} s; the same command goes on from the last checkpoint"
-            signal.setitimer(signal.ITIMER_REAL, GRACE)
+            grace = GRACE + self._more
+            self._said = f"no step ended within {grace:.0f} s; the same command goes on from the last checkpoint"
+            signal.setitimer(signal.ITIMER_REAL, grace)
         else:
             self.stop(self._said)
 
     def _out_of_time(self, *_: object) -> None:
         self.stop(self._said)
+
+    @property
+    def _more(self) -> float:
+        return MORE if self._several else 0.0
 
     def _not_raised(self, unraisable: Any) -> None:
         """Raise `Stopped` once more where it came at a place from which Python lets nothing out, such as __del__."""
@@ -137,15 +164,16 @@ class Signals:
         ending = set(self._before) - {signal.SIGALRM}
         with open(reading, "rb", buffering=0) as arrived:
             while received := arrived.read(1):  # the end comes when the other end is closed
-                while received[0] in ending and not self._left.wait(LIMIT):
+                while received[0] in ending and not self._left.wait(LIMIT + self._more):
                     if not self._saving:
                         _leave_at_once(received[0])
 
 
 def _leave_at_once(signum: int) -> None:
     """Without any cleaning up: what is half-written is known by its name, and removed by the next start."""
-    with suppress(OSError):
-        os.write(2, b"\nstopped at once; the same command goes on from the last checkpoint\n")
+    if place().rank == 0:
+        with suppress(OSError):
+            os.write(2, b"\nstopped at once; the same command goes on from the last checkpoint\n")
     os._exit(128 + signum)
 
 

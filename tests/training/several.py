@@ -1,0 +1,46 @@
+"""Trains several runs one after the other in the processes that it is started in, as `python train.py` would each.
+
+    torchrun --nproc-per-node 2 tests/training/several.py '[{"arguments": ["trainer=ddp"], "stopped": false}, ...]'
+
+A run that is to be stopped gets a SIGTERM in the second process alone, or in the only one, once it has written rows.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from posenc.config import composed
+from posenc.directory import read_metrics
+from posenc.errors import Stopped
+from posenc.processes import place
+from posenc.training.run import run
+
+CONF = Path(__file__).parents[2] / "conf"
+ROWS = 3
+
+
+def stop_after_rows(runs: Path, name: str) -> None:
+    before = len(written(runs, name))
+    while len(written(runs, name)) < before + ROWS:
+        time.sleep(0.002)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def written(runs: Path, name: str) -> list[dict[str, str]]:
+    return [row for file in runs.glob(f"{name}/*/*/metrics.csv") for row in read_metrics(file)]
+
+
+for job in json.loads(sys.argv[1]):
+    configuration, choices = composed(CONF, job["arguments"])
+    if job["stopped"] and place().rank == place().world - 1:
+        where = (Path(configuration.runs), configuration.name)
+        threading.Thread(target=stop_after_rows, args=where, daemon=True).start()
+    try:
+        run(configuration, choices)
+        assert not job["stopped"]
+    except Stopped:
+        assert job["stopped"]

@@ -1,0 +1,215 @@
+"""Several processes train one run: to the curve of one, with one voice, and to one end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc.checkpoints import newest_first
+from posenc.directory import read_metrics
+from posenc.processes import first_host, from_srun, tasks_on
+from tests.conftest import ROOT, clean_environment, only
+
+TINY = ("experiment=smoke", "logger=csv", "steps=40", "pos=t5", "eval_windows=6")
+ON_CPU = ("trainer.accelerator=cpu", "trainer.precision=32-true")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node")
+COMPARED = ("train_loss", "val_loss", "gradient_norm", "induction", "previous_token")
+
+ONE, DDP, FSDP = (("trainer=cpu",), ("trainer=ddp", *ON_CPU), ("trainer=fsdp", *ON_CPU))
+
+
+def job(runs: Path, name: str, *arguments: str, stopped: bool = False) -> dict:
+    return {"arguments": [f"runs={runs}", f"name={name}", *TINY, *arguments], "stopped": stopped}
+
+
+def train_all(jobs: Sequence[dict], processes: int) -> None:
+    """Train runs one after the other in one set of processes: most of the time of a toy run is starting Python."""
+    program = [str(ROOT / "tests" / "training" / "several.py"), json.dumps(list(jobs))]
+    start = [sys.executable] if processes == 1 else [*TORCHRUN, str(processes)]
+    done = subprocess.run([*start, *program], cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """One run each by one, two and four processes, and others that were handed from some to others half-way."""
+    runs = tmp_path_factory.mktemp("devices") / "runs"
+    masked = "objective=masked"
+    by_two = [
+        job(runs, "ddp-2", *DDP),
+        job(runs, "fsdp-2", *FSDP),
+        job(runs, "masked-2", masked, *DDP),
+        job(runs, "ddp-to-one", *DDP, stopped=True),
+        job(runs, "fsdp-to-one", *FSDP, stopped=True),
+        job(runs, "ddp-to-fsdp", *DDP, stopped=True),
+    ]
+    by_one = [
+        job(runs, "one", *ONE),
+        job(runs, "masked", masked, *ONE),
+        job(runs, "ddp-to-one", *ONE),
+        job(runs, "fsdp-to-one", *ONE),
+        job(runs, "one-to-ddp", *ONE, stopped=True),
+        job(runs, "one-to-fsdp", *ONE, stopped=True),
+    ]
+    by_four = [
+        job(runs, "ddp-4", *DDP),
+        job(runs, "fsdp-4", *FSDP),
+        job(runs, "masked-4", masked, *FSDP),
+        job(runs, "ddp-to-fsdp", *FSDP),
+        job(runs, "one-to-ddp", *DDP),
+        job(runs, "one-to-fsdp", *FSDP),
+    ]
+    train_all(by_two, 2)
+    train_all(by_one, 1)
+    train_all(by_four, 4)
+    return runs
+
+
+def curve(runs: Path, name: str) -> list[list[float]]:
+    rows = read_metrics(only(runs / name / "t5") / "metrics.csv")
+    return [[float(row[column] or 0) for column in COMPARED] for row in rows]
+
+
+SAME = [
+    ("one", "ddp-2"), ("one", "ddp-4"), ("one", "fsdp-2"), ("one", "fsdp-4"),
+    ("masked", "masked-2"), ("masked", "masked-4"),
+    ("one", "ddp-to-one"), ("one", "fsdp-to-one"), ("one", "one-to-ddp"), ("one", "one-to-fsdp"),
+    ("one", "ddp-to-fsdp"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reference", "name"), SAME, ids=[name for _, name in SAME])
+def test_the_curve_is_that_of_one_process(reference, name, runs):
+    expected, found = curve(runs, reference), curve(runs, name)
+    assert len(expected) == 8
+    for row, wanted in zip(found, expected, strict=True):
+        assert row == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+
+
+def test_a_checkpoint_is_one_file_with_whole_tensors_whoever_wrote_it(runs):
+    ours, theirs = (
+        torch.load(newest_first(only(runs / name / "t5") / "checkpoints")[0], weights_only=True)
+        for name in ("fsdp-4", "one")
+    )
+    assert shapes(ours["state_dict"]) == shapes(theirs["state_dict"])
+    (ours,), (theirs,) = ours["optimizer_states"], theirs["optimizer_states"]
+    assert ours["param_groups"] == theirs["param_groups"]
+    assert {place: shapes(of) for place, of in ours["state"].items()} == {
+        place: shapes(of) for place, of in theirs["state"].items()
+    }
+
+
+def shapes(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def test_two_processes_leave_and_say_what_one_does(train, tmp_path):
+    """The one starts the other by itself."""
+    spoken = {}
+    for name, trainer in (("one", ONE), ("two", (*DDP, "trainer.devices=2"))):
+        result = train(*TINY, f"name={name}", *trainer)
+        assert (result.returncode, result.stderr) == (0, "")
+        spoken[name] = [line.split()[:1] for line in result.stdout.splitlines()]
+    assert spoken["one"] == spoken["two"]
+    one, two = (files(only(tmp_path / "runs" / name / "t5")) for name in ("one", "two"))
+    assert one == two
+    again = train(*TINY, "name=two", *DDP, "trainer.devices=2")
+    assert again.stdout.count("This run is finished") == 1
+
+
+def files(run: Path) -> list[str]:
+    """Its files, without the digits that a checkpoint's contents give its name."""
+    return sorted(re.sub("-[0-9a-f]{16}", "", file.relative_to(run).as_posix()) for file in run.rglob("*"))
+
+
+def rows_of(runs: Path) -> int:
+    return sum(len(read_metrics(file)) for file in runs.rglob("metrics.csv"))
+
+
+def process_of(rank: str, parent: int) -> int:
+    """The id of one of the processes that another has started."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+            return int(child)
+    raise AssertionError(f"no process has rank {rank}")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")
+@pytest.mark.parametrize(
+    ("start", "last"), [((), ("trainer.devices=2",)), ((*TORCHRUN[1:], "2"), ())], ids=["ours", "torchrun"]
+)
+def test_when_a_process_is_killed_all_end_and_one_says_so(start, last, tmp_path):
+    command = [sys.executable, *start, "train.py", f"runs={tmp_path}/runs", *TINY, *FSDP, "steps=100000", *last]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as first:
+        deadline = time.monotonic() + 120
+        while rows_of(tmp_path) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(process_of("1", first.pid), signal.SIGKILL)
+        _, errors = first.communicate(timeout=60)
+    assert first.returncode == 1
+    ours = [line for line in errors.splitlines() if line.startswith("train.py: ")]
+    assert ours == ["train.py: another process of this run has died; the same command goes on from the last checkpoint"]
+    assert "gloo" not in errors
+    if not start:
+        assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("pos=rop",), "pos=rop is not a choice"),
+        (("trainer=cpu",), "2 processes were started, and this trainer is for one"),
+        (("trainer=ddp", "batch_size=5"), "batch_size=5 must be a multiple of the 2 devices that share it"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_said_once(arguments, sentence, tmp_path):
+    command = [*TORCHRUN, "2", "train.py", f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv", *arguments]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    ours = [line for line in result.stderr.splitlines() if line.startswith("train.py: ")]
+    assert len(ours) == 1
+    assert sentence in ours[0]
+    assert result.returncode == 1
+    assert not (tmp_path / "runs").exists()
+
+
+SRUN = {
+    "SLURM_JOB_ID": "123456", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "20", "SLURM_PROCID": "17",
+    "SLURM_LOCALID": "1", "SLURM_NODEID": "2", "SLURM_STEP_TASKS_PER_NODE": "8(x2),4",
+    "SLURM_STEP_NODELIST": "gpu[07-08,11],big1",
+}  # fmt: skip
+
+
+def test_srun_tells_each_task_its_place():
+    assert from_srun(SRUN) == {
+        "RANK": "17", "WORLD_SIZE": "20", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
+        "MASTER_ADDR": "gpu07", "MASTER_PORT": "23456",
+    }  # fmt: skip
+
+
+def test_a_job_s_only_task_and_a_batch_script_are_by_themselves():
+    """In a batch script SLURM_PROCID and SLURM_NTASKS are set, too: those of a step are not."""
+    assert from_srun({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) == {}
+    assert from_srun({**SRUN, "SLURM_STEP_NUM_TASKS": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"), [("vm", "vm"), ("n1,n2", "n1"), ("gpu[01-16]", "gpu01"), ("a[3,5]b-ib,c", "a3b-ib")]
+)
+def test_the_first_of_slurm_s_nodes(nodes, first):
+    assert first_host(nodes) == first
+
+
+def test_slurm_s_tasks_a_node():
+    assert [tasks_on("8(x2),4", node) for node in range(3)] == [8, 8, 4]
