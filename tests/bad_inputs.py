@@ -438,7 +438,7 @@ WRONG_SWEEPS = [
     train("-m sweep=positions", "To append to your default list use +sweep=positions"),
     train("-m +sweep=positions sed=1", "sed is not a key; did you mean seed"),
     train("-m pos=none,rope hydra/launcher=slrum", "did you mean hydra/launcher=slurm"),
-    train("-m steps=0,10", "steps=0 must be at least 1"),
+    train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
     train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),
     train("-m experiment=tuned seed=1000", "seed=1000 is the search's"),

@@ -151,7 +151,9 @@ def _unknown(arguments: Sequence[str], conf: Path | None) -> str | None:
 
 
 def _check_first_job(arguments: Sequence[str], conf: Path | None) -> None:
-    """Check the values of a sweep's first job, which most mistakes are in, and where the sweep is to be written.
+    """Check what all jobs of a sweep share, and where it is to be written; of what is swept, the first choices.
+
+    A value that is swept may be wrong: its job fails, and the others are trained.
 
     Raises:
         UserError: if one is impossible.
@@ -163,11 +165,14 @@ def _check_first_job(arguments: Sequence[str], conf: Path | None) -> None:
     from posenc.directory import check_writable
 
     overrides = parsed(arguments)
-    swept = {o.key_or_group: next(iter(o.sweep_string_iterator())) for o in overrides if o.is_sweep_override()}
+    swept = [override for override in overrides if override.is_sweep_override()]
+    groups = {
+        o.key_or_group: next(iter(o.sweep_string_iterator())) for o in swept if o.key_or_group in choices_in(conf)
+    }
     fixed = [o.input_line for o in overrides if o.input_line and not o.is_sweep_override()]
     GlobalHydra.instance().clear()
     try:
-        config, _ = composed(conf, [*fixed, *(f"{key}={value}" for key, value in swept.items())])
+        config, _ = composed(conf, [*fixed, *(f"{group}={choice}" for group, choice in groups.items())])
     finally:
         GlobalHydra.instance().clear()
     values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)

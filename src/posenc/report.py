@@ -54,7 +54,7 @@ def report(
     folder = out or folder
     for option, place in (("--out", folder), ("--results", results)):
         if place is not None:
-            check_writable(f"{option}={place}", place / "report.html")
+            check_writable(f"{option}={place}", place)
     from posenc.analysis import tables
     from posenc.analysis.comparison import compare, without_seconds
 
