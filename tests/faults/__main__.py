@@ -2,13 +2,18 @@
 
 import argparse
 import importlib
+import itertools
 import pkgutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import tests.faults
 from tests.faults.outcome import Outcome
+
+AT_ONCE = 2
+"""Families; most of their time is spent waiting."""
 
 HEAD = """# What a run survives
 
@@ -44,13 +49,16 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5, help="of each fault; random kills are six times as many")
     parser.add_argument("--out", type=Path, help="the table's file")
     given = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for family in given.families:
-            module = importlib.import_module(f"tests.faults.{family}")
-            for outcome in module.outcomes(Path(folder) / family, given.times):
-                rows.append(row(outcome))
-                print(rows[-1], flush=True)
+    rows: dict[str, list[str]] = {family: [] for family in given.families}
+
+    def tried(family: str) -> None:
+        module = importlib.import_module(f"tests.faults.{family}")
+        for outcome in module.outcomes(Path(folder) / family, given.times):
+            rows[family].append(row(outcome))
+            print(rows[family][-1], flush=True)
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(tried, given.families))
     if given.out is not None:
         from posenc.training import provenance
         from posenc.training.hardware import best_device
@@ -58,7 +66,9 @@ def main() -> None:
         versions = ", ".join(f"{package} {version}" for package, version in provenance.versions().items())
         where = f"{provenance.hardware(best_device())}; {versions}; {datetime.now(UTC).date().isoformat()}."
         command = f"python -m tests.faults --times {given.times} --out {given.out}"
-        given.out.write_text(HEAD.format(command=command, where=where) + "\n".join(rows) + "\n")
+        given.out.write_text(
+            HEAD.format(command=command, where=where) + "\n".join(itertools.chain.from_iterable(rows.values())) + "\n"
+        )
 
 
 if __name__ == "__main__":
