@@ -189,12 +189,10 @@ LATIN = "caf\xe9 au lait, d\xe9j\xe0 vu\n".encode("latin-1") * 2000
 
 def socket_called(name: str) -> Callable[[Path], object]:
     def make(here: Path) -> None:
-        before = os.getcwd()
-        os.chdir(here)  # the name of a socket is short
-        try:
-            socket.socket(socket.AF_UNIX).bind(name)
-        finally:
-            os.chdir(before)
+        folder = os.open(here, os.O_RDONLY)  # the name of a socket must be short
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(f"/proc/self/fd/{folder}/{name}")
+        os.close(folder)
 
     return make
 

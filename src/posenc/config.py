@@ -202,10 +202,10 @@ def _constructors(built: Any) -> list[Callable[..., Any]]:
 
 
 def _named(function: Callable[..., Any]) -> dict[str, Any]:
-    """Names and types of the arguments that a function names, unlike *args and **settings."""
+    """Names and types of the arguments that a function names, unlike self, *args and **settings."""
     rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     names = {name for name, argument in inspect.signature(function).parameters.items() if argument.kind not in rest}
-    return {name: hint for name, hint in typing.get_type_hints(function).items() if name in names}
+    return {name: hint for name, hint in typing.get_type_hints(function).items() if name in names and name != "self"}
 
 
 def _check_types(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 MOMENTS: dict[str, tuple[str, str, Callable[[], bool]]] = {
-    "a step": ("posenc.training.module", "loss_of", torch.is_grad_enabled),
+    "a step": ("posenc.training.hardware", "loss_of", torch.is_grad_enabled),
     "an update": ("torch.optim", "AdamW.step", lambda: True),
-    "a validation": ("posenc.training.module", "loss_of", lambda: not torch.is_grad_enabled()),
+    "a validation": ("posenc.training.hardware", "loss_of", lambda: not torch.is_grad_enabled()),
     "a row": ("posenc.directory", "MetricsFile._lines", lambda: True),
     "a checkpoint's writing": ("posenc.training.checkpoints", "_Checksum.write", lambda: True),
     "a renaming": ("os", "replace", lambda: True),

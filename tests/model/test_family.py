@@ -18,7 +18,7 @@ WIDTH, HEADS = 64, 4
 
 
 def family(name: str) -> Family:
-    return build(composed(f"model/family={name}")["model"], "family")
+    return build(composed(f"model/family={name}")["model"], "family", within="model.")
 
 
 def parameters(name: str, scheme: PositionScheme | None = None, group: int | None = None, **shape: Any) -> float:
