@@ -8,7 +8,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from posenc.checkpoints import load, newest_first
 from posenc.directory import read_metrics
 from tests.conftest import ROOT, clean_environment
 
@@ -64,6 +66,10 @@ class Toy:
         rows = read_metrics(self.run(name) / "metrics.csv")
         return [{key: value for key, value in row.items() if key not in CLOCK} for row in rows]
 
+    def weights(self) -> dict[str, Any]:
+        """By name, of the last checkpoint."""
+        return load(newest_first(self.run() / "checkpoints")[0])["state_dict"]
+
     def written(self) -> int:
         """Rows so far; none while there is no run."""
         files = list((self.folder / "runs").glob("smoke/rope/*/metrics.csv"))
@@ -80,9 +86,11 @@ class Toy:
 
 
 def same_curve(toy: Toy, other: Toy) -> bool:
-    """Whether two finished runs have the same rows, to the bit, and nothing is left over."""
-    tables = [[(one.run() / name).read_text() for name in ("attention.csv",)] for one in (toy, other)]
-    return toy.rows() == other.rows() and tables[0] == tables[1] and not toy.leftovers()
+    """Whether two finished runs have the same rows and the same weights, to the bit, and nothing is left over."""
+    heads = [(one.run() / "attention.csv").read_text() for one in (toy, other)]
+    ours, theirs = (one.weights() for one in (toy, other))
+    same_weights = ours.keys() == theirs.keys() and all(ours[name].equal(theirs[name]) for name in ours)
+    return toy.rows() == other.rows() and heads[0] == heads[1] and same_weights and not other.leftovers()
 
 
 def _as_from_a_terminal() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -103,35 +102,6 @@ def test_the_experiment_s_name_and_the_logger_do_not_change_the_curve(train, fin
     other = only(tmp_path / "runs" / "other" / "rope")
     assert other.name == run.name
     assert curve(other) == curve(run)
-
-
-def test_a_killed_run_resumes_to_the_same_curve_to_the_bit(train, tmp_path):
-    """Killed at each of several moments in turn, then finished: the rows are those of a run never killed."""
-    command = [
-        sys.executable,
-        "train.py",
-        f"runs={tmp_path}/runs",
-        *TINY,
-        "steps=200",
-        "checkpoint_seconds=0",
-    ]
-    for rows_before_the_kill in (4, 11, 25):
-        with subprocess.Popen(
-            command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as process:
-            wait_for_rows(tmp_path / "runs" / "smoke" / "rope", rows_before_the_kill)
-            process.send_signal(signal.SIGKILL)
-    result = train(*TINY, "steps=200", "checkpoint_seconds=0")
-    assert "Resuming from step-" in result.stdout
-    assert train(*TINY, "steps=200", "name=whole").returncode == 0
-    resumed, whole = (only(tmp_path / "runs" / name / "rope") for name in ("smoke", "whole"))
-    assert curve(resumed) == curve(whole)
-    assert len(curve(whole)) == 40
-    weights = [
-        torch.load(only(run / "checkpoints", "step-000000200-*.ckpt"), weights_only=True) for run in (resumed, whole)
-    ]
-    for name, weight in weights[0]["state_dict"].items():
-        assert torch.equal(weight, weights[1]["state_dict"][name]), name
 
 
 def test_a_run_killed_after_its_last_checkpoint_still_gets_its_summary(train, finished, tmp_path):
