@@ -48,6 +48,18 @@ def test_one_of_the_first_versions_without_a_checksum_is_still_read(tmp_path):
     assert checkpoints.newest(tmp_path) == (tmp_path / "step-000000300.ckpt", [])
 
 
+def test_one_without_a_checksum_that_is_damaged_is_passed_over(tmp_path):
+    for step in (200, 300):
+        torch.save({"configuration": {}, "weight": torch.ones(1000)}, tmp_path / f"step-{step:09d}.ckpt")
+    file = tmp_path / "step-000000300.ckpt"
+    data = bytearray(file.read_bytes())
+    data[data.index(b"\x00\x00\x80\x3f" * 100) + 50] ^= 1
+    file.write_bytes(data)
+    assert checkpoints.newest(tmp_path) == (tmp_path / "step-000000200.ckpt", [file])
+    file.write_bytes(data[:-30])
+    assert checkpoints.newest(tmp_path) == (tmp_path / "step-000000200.ckpt", [file])
+
+
 class Trap:
     def __reduce__(self):
         return pytest.fail, ("it was executed",)

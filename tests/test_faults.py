@@ -1,7 +1,10 @@
 """A shorter form of `python -m tests.faults`: each fault once or twice, on the real command line."""
 
+import functools
+import importlib
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -34,6 +37,8 @@ def test_a_run_killed_at_chosen_and_random_moments_has_the_curve_of_one_never_ki
 
 def test_every_moment_that_is_aimed_at_is_known():
     assert kills.AIMED.keys() == MOMENTS.keys()
+    for module, path, _ in MOMENTS.values():
+        assert functools.reduce(getattr, path.split("."), importlib.import_module(module))
 
 
 def test_a_signal_saves_the_very_step_says_where_and_the_run_goes_on_from_there(tmp_path):
@@ -82,6 +87,48 @@ def test_a_sweep_goes_on_after_a_run_that_diverged(tmp_path):
     assert "Traceback" not in told.stderr
     finished = list(Path(tmp_path).rglob("summary.json"))
     assert len(finished) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "harm"), [("metrics.csv", "remove"), ("attention.csv", "a row"), ("metrics.csv", "\xff")]
+)
+def test_a_run_whose_rows_are_not_all_there_does_not_go_on_with_a_hole(file, harm, whole, tmp_path):
+    shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True)
+    victim = Toy(tmp_path, whole.steps)
+    damage.unfinish(victim.run())
+    table = victim.run() / file
+    data = table.read_bytes()
+    lines = data.splitlines(keepends=True)
+    harmed = {"remove": None, "a row": b"".join(lines[:3] + lines[20:]), "\xff": data[:300] + b"\xff" + data[301:]}[
+        harm
+    ]
+    table.unlink() if harmed is None else table.write_bytes(harmed)
+    told = victim.finish()
+    assert told.returncode == 2
+    assert f"{file} does not have every row up to step 400" in told.stderr
+    assert told.stderr.count("\n") == 1
+
+
+def test_ctrl_c_in_a_sweep_saves_the_run_and_ends_the_sweep(tmp_path):
+    toy = Toy(tmp_path, steps=20000)
+    with toy.start("-m", "seed=0,1") as process:
+        toy.wait_for_rows(2, process)
+        process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - begun < stops.PROMISED
+    assert "is saved in" in said
+    assert len(list(tmp_path.rglob("config.yaml"))) == 1
+
+
+def test_a_sweep_of_compiled_runs_trains_all_of_them(tmp_path):
+    if shutil.which("c++") is None:
+        pytest.skip("torch.compile needs a C++ compiler")
+    toy = Toy(tmp_path, steps=20)
+    told = toy.finish("-m", "seed=0,1", "trainer.compile=true")
+    assert told.returncode == 0, told.stderr
+    assert len(list(tmp_path.rglob("summary.json"))) == 2
 
 
 def test_too_little_memory_is_told_with_what_to_lower(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 from posenc.errors import UserError
 from posenc.targets import target
-from posenc.training.memory import too_large
+from posenc.training.limits import too_large
 
 
 def build(configuration: Mapping[str, Any], group: str, within: str = "", **supplied: Any) -> Any:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import warnings
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ KEPT = 2
 """How many a run keeps: the newest, and one to go back to."""
 
 _NAME = re.compile(r"step-\d{9}(?:-([0-9a-f]{16}))?\.ckpt")
-"""Those of earlier versions of this program have no digits, and are not checked."""
+"""Those of earlier versions of this program have no digits."""
 
 
 def stem(step: int) -> str:
@@ -39,10 +40,24 @@ def newest_first(folder: Path) -> list[Path]:
 def intact(file: Path) -> bool:
     """Whether a checkpoint holds the bytes that were written."""
     named = _NAME.fullmatch(file.name)
-    if named is None or named[1] is None:
-        return named is not None
+    if named is None:
+        return False
+    if named[1] is None:
+        return _sound_zip(file)
     with file.open("rb") as stream:
         return digits(hashlib.file_digest(stream, "sha256")) == named[1]
+
+
+def _sound_zip(file: Path) -> bool:
+    """Whether a file without a checksum of ours passes those inside it; what is no zip is judged when it is read."""
+    with file.open("rb") as stream:
+        if stream.read(2) != b"PK":
+            return True
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.testzip() is None
+    except zipfile.BadZipFile:
+        return False
 
 
 def newest(folder: Path) -> tuple[Path | None, list[Path]]:

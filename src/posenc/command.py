@@ -13,13 +13,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config import check, composed, nearest
-from posenc.errors import Echo, RunError, Stopped, UserError, missing_package
+from posenc.errors import FAILED, MISUSE, Echo, RunError, Stopped, UserError, missing_package
 from posenc.overrides import not_a_choice, parsed, refuse
 from posenc.processes import place, tell
 from posenc.secrets import hidden, refuse_secrets
 
-FAILED = 1
-MISUSE = 2
 INTERRUPTED = 130
 
 
@@ -61,6 +59,9 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
         _leave("stopped", INTERRUPTED)
+    except BrokenPipeError:  # such as `train.py | head`; Python would complain again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _leave("nobody reads what is printed any more", FAILED)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("posenc"):
             raise

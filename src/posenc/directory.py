@@ -224,6 +224,14 @@ def read_metrics(file: Path) -> list[dict[str, str]]:
     return [row for row in csv.DictReader(whole.splitlines()) if None not in row.values()]
 
 
+def steps_in(file: Path) -> list[int]:
+    """The steps that a table has rows of, each once; none if it cannot be read."""
+    try:
+        return list(dict.fromkeys(int(row["step"]) for row in read_metrics(file)))
+    except (KeyError, ValueError):
+        return []
+
+
 def failed_jobs(folder: Path) -> list[dict[str, str]]:
     """What went wrong in the last sweep: a job and an error each."""
     noted = folder / FAILED_JOBS

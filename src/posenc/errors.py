@@ -3,6 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+FAILED = 1
+"""Exit code of a run that ended, or of a sweep in which one did."""
+
+MISUSE = 2
+"""Exit code of a wrong command."""
+
 
 class UserError(Exception):
     """A wrong key, value, file or directory, found before anything is trained. The message is the whole explanation."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from posenc.errors import Echo, RunError
+from posenc.errors import MISUSE, Echo, RunError, UserError
 
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
@@ -105,7 +105,14 @@ def _store(address: str, port: str) -> Any:
     from torch.distributed import TCPStore
 
     patience = timedelta(seconds=CONNECTING)
-    return TCPStore(address, int(port), None, _hosts(), patience, wait_for_workers=False, multi_tenant=True)
+    try:
+        return TCPStore(address, int(port), None, _hosts(), patience, wait_for_workers=False, multi_tenant=True)
+    except RuntimeError as error:
+        if not _hosts():
+            raise
+        raise RunError(
+            f"MASTER_ADDR={address}, MASTER_PORT={port}: the processes cannot meet there; is it in use?"
+        ) from error
 
 
 def _hosts() -> bool:
@@ -233,12 +240,14 @@ class Together:
         except RuntimeError as error:
             raise RunError(LOST) from error
 
-    def _reason(self) -> RunError:
+    def _reason(self) -> Exception:
         """Why the others have gone: what one has told, since it tells before it goes, or that it died."""
         with suppress(RuntimeError):
             if self._store.check(["end"]):
-                sentence, _ = json.loads(self._store.get("end"))
-                return RunError(sentence) if self._children else Echo(sentence)
+                sentence, code = json.loads(self._store.get("end"))
+                if not self._children:
+                    return Echo(sentence)
+                return UserError(sentence) if code == MISUSE else RunError(sentence)
         return RunError(LOST)
 
 
@@ -266,12 +275,12 @@ class Watch(threading.Thread):
             sentence, code = self._end()
             if sentence is None:
                 continue
+            for child in self.children:  # so that this process, if it waits for one of them, waits no longer
+                child.kill()
             if not self._stopped.wait(LEAVING):  # let it leave in order, if it can
                 self._leave(sentence, code)
 
     def _leave(self, sentence: str, code: int) -> None:
-        for child in self.children:
-            child.kill()
         if self.children:
             print(f"{os.path.basename(sys.argv[0])}: {sentence}", file=sys.stderr, flush=True)
         else:
@@ -298,11 +307,9 @@ class Watch(threading.Thread):
 
 
 def lost_a_peer(error: BaseException) -> bool:
-    """Whether this is how the death of another process shows."""
-    import torch.distributed as dist
-
-    signs = ("gloo", "closed by peer", "reset by peer", "broken pipe", "connection closed", "nccl")
-    return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)
+    """Whether this is how the death of another process shows: with gloo, and with NCCL."""
+    signs = ("by peer", "broken pipe", "connection closed", "remote process exit", "communicator was aborted")
+    return any(sign in str(error).lower() for sign in signs)
 
 
 @contextmanager

@@ -67,5 +67,5 @@ def signal_name(asked: str) -> str:
 def _asked(*command: str) -> subprocess.CompletedProcess[str] | None:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
+    except (OSError, subprocess.TimeoutExpired):  # a node need not have SLURM's commands
         return None

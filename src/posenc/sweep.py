@@ -18,10 +18,9 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from posenc.directory import FAILED_JOBS, HOLDER, failed_jobs
-from posenc.errors import Echo, RunError, Stopped, UserError
+from posenc.errors import FAILED, Echo, RunError, Stopped, UserError
 from posenc.processes import first_to_tell
 
-FAILED = 1
 NOTES = "POSENC_FAILED_JOBS"
 """The environment variable that tells the jobs of a sweep, wherever they run, where to note what went wrong."""
 

@@ -110,7 +110,7 @@ def test_a_library_that_keeps_python_waiting_is_not_waited_for():
     code = (
         "import hashlib, os, signal, threading\n"
         "from posenc.training import signals\n"
-        "signals.LIMIT = 0.3\n"
+        "signals.GRACE = signals.LIMIT = 0.2\n"
         "with signals.Signals():\n"
         "    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "    hashlib.pbkdf2_hmac('sha256', b'word', b'salt', 2**31 - 1)\n"
@@ -118,3 +118,37 @@ def test_a_library_that_keeps_python_waiting_is_not_waited_for():
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert told.returncode == 143
     assert "stopped at once" in told.stderr
+
+
+def test_a_signal_during_a_checkpoint_waits_for_it(monkeypatch):
+    monkeypatch.setattr(signals, "GRACE", 0.05)
+    with Signals() as taken:
+        taken.training()
+        taken.saving()
+        send(signal.SIGTERM)
+        time.sleep(0.2)
+        taken.saved()
+        with pytest.raises(Stopped, match="goes on from the last checkpoint"):  # unless the next step ends before
+            time.sleep(30)
+
+
+def test_a_signal_during_the_last_checkpoint_is_granted_after_it():
+    with Signals() as taken:
+        taken.training()
+        taken.saving()
+        send(signal.SIGTERM)
+        taken.saved()
+        with pytest.raises(Stopped, match="the last step is saved"):
+            taken.trained()
+
+
+def test_a_timer_of_somebody_else_s_goes_on_afterwards():
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 100)
+    try:
+        with Signals() as taken:
+            taken.training()
+        assert 50 < signal.getitimer(signal.ITIMER_REAL)[0] <= 100
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

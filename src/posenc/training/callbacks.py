@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import parent_process
 from typing import Any
 
@@ -12,8 +13,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
 from posenc import checkpoints
-from posenc.directory import COLUMNS, MetricsFile, RunDirectory
-from posenc.errors import RunError
+from posenc.directory import COLUMNS, MetricsFile, RunDirectory, steps_in
+from posenc.errors import RunError, UserError
 from posenc.training.efficiency import flops_per_token, peak_flops
 from posenc.training.heads import HEAD_COLUMNS
 from posenc.training.phases import HEADS, LOGGING, LOOP, TRAINING, VALIDATION, Phases
@@ -37,6 +38,7 @@ class Curve(Callback):
         directory: the run's.
         every: steps between rows.
         validate_every: steps between validations.
+        heads_every: steps between looks at the attention heads.
         tokens_per_step: over all devices.
         phases: told what the run is doing.
         signals: which may ask to leave a validation for the next start.
@@ -48,12 +50,14 @@ class Curve(Callback):
         directory: RunDirectory,
         every: int,
         validate_every: int,
+        heads_every: int,
         tokens_per_step: int,
         phases: Phases,
         signals: Signals,
         listeners: list[Callable[[Row], None]],
     ) -> None:
         self.directory, self.every, self.validate_every = directory, every, validate_every
+        self.heads_every = heads_every
         self.tokens_per_step = tokens_per_step
         self.phases, self.signals, self.listeners = phases, signals, listeners
         self.share_of_peak: float | None = None
@@ -78,6 +82,23 @@ class Curve(Callback):
         self._pending = state_dict.get("pending", False)  # those of earlier versions end with a row
         self._since_row = state_dict.get("since_row", self.seconds)
         self._losses = list(state_dict.get("losses", []))
+        if self.row:
+            self._refuse_holes(self.row["step"] - (self.every if self._pending else 0))
+
+    def _refuse_holes(self, written: int) -> None:
+        """Refuse to go on from a checkpoint whose rows are not all there.
+
+        Raises:
+            UserError: naming the file.
+        """
+        for name, every in (("metrics.csv", self.every), ("attention.csv", self.heads_every)):
+            file = self.directory.path / name
+            wanted = list(range(every, written + 1, every))
+            if [step for step in steps_in(file) if step <= written] != wanted:
+                raise UserError(
+                    f"{file} does not have every row up to step {written}, from which its checkpoint goes on: "
+                    f"put it back, or delete {self.directory.path} to begin anew"
+                )
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:  # noqa: ARG002
         peak = peak_flops(trainer.strategy.root_device, str(trainer.precision))
@@ -85,6 +106,7 @@ class Curve(Callback):
             self.share_of_peak = flops_per_token(pl_module.model, pl_module.context) / (peak * trainer.world_size)
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self.signals.training(several=trainer.world_size > 1)
         if trainer.is_global_zero:
             written = trainer.global_step - self._pending
             self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
@@ -99,21 +121,21 @@ class Curve(Callback):
             self._resumed = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
-        step = trainer.global_step
-        loss = trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="mean")  # over all devices
+        loss, step = outputs["loss"].detach().clone(), trainer.global_step
         self._losses.append(loss)
         if loss.device.type == "cpu":  # elsewhere a look at every loss would hold up the device
             self.refuse_lost(pl_module, step)
         if step % self.every == 0:
-            self._finish_row(pl_module, step)  # waits for the device, so that the clock is right
+            self._finish_row(trainer, pl_module, step)  # waits for the device, so that the clock is right
             self.signals.agree(lambda signum: largest(signum, trainer))
             self.phases.enter(LOOP)
             self._complete(trainer, pl_module)
         else:
             self.phases.enter(LOOP)
 
-    def _finish_row(self, pl_module: Any, step: int) -> None:
-        losses = self.refuse_lost(pl_module, step)
+    def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
+        losses = torch.tensor(self.refuse_lost(pl_module, step), device=pl_module.device)
+        over_all_devices = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
         self._losses = []
         self.seconds, self._resumed = self._seconds_now(), None
         speed = self.every * self.tokens_per_step / (self.seconds - self._since_row)
@@ -122,7 +144,7 @@ class Curve(Callback):
             "step": step,
             "tokens": step * self.tokens_per_step,
             "seconds": round(self.seconds, 3),
-            "train_loss": sum(losses) / self.every,
+            "train_loss": sum(over_all_devices) / self.every,
             "learning_rate": pl_module.learning_rate(step),
             "gradient_norm": float(pl_module.gradient_norm),
             "tokens_per_s": round(speed),
@@ -161,7 +183,7 @@ class Curve(Callback):
             if loss is None:
                 return
             self.row["val_loss"] = loss
-            if step % pl_module.heads.every == 0:
+            if step % self.heads_every == 0:
                 self._measure_heads(trainer, pl_module)
         self._pending = False
         if trainer.is_global_zero:
@@ -242,7 +264,8 @@ class Progress(Callback):
         elif "val_loss" in row:
             left = (self.steps - row["step"]) * row["seconds"] / row["step"]
             step = f"{self.title}: step {row['step']:>6}/{self.steps}"  # the title, since runs may go on side by side
-            print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)
+            with suppress(OSError):  # a reader that has gone, or a log on a full disk, is no reason to stop
+                print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)
 
     def teardown(self, *_: Any, **__: Any) -> None:
         if self.bar is not None:

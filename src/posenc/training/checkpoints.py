@@ -16,7 +16,7 @@ from posenc.atomic import whole
 from posenc.config import NOT_THE_CURVE
 from posenc.directory import RunDirectory
 from posenc.errors import UserError
-from posenc.training.callbacks import Curve
+from posenc.training.callbacks import Curve, largest
 from posenc.training.phases import CHECKPOINTS, Phases
 from posenc.training.signals import Signals
 
@@ -147,9 +147,6 @@ class Checkpoints(Callback):
         self.curve, self.signals = curve, signals
         self._saved = time.monotonic()
 
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
-        self.signals.training(several=trainer.world_size > 1)
-
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         step = trainer.global_step
         stopping = self.signals.asked is not None
@@ -167,7 +164,8 @@ class Checkpoints(Callback):
         """Whether enough time has passed; with several processes, for the first."""
         return trainer.strategy.broadcast(time.monotonic() - self._saved >= self.seconds)
 
-    def on_train_end(self, *_: Any) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
+        self.signals.agree(lambda signum: largest(signum, trainer))
         self.signals.trained()
 
     def _save(self, trainer: Trainer, step: int) -> None:

@@ -17,7 +17,7 @@ from posenc.directory import RunDirectory, check_writable, write_whole
 from posenc.errors import UserError
 from posenc.imports import imported, importing
 from posenc.processes import Together, place, quiet_unless_first, together
-from posenc.training.memory import memory_told
+from posenc.training.limits import limits_told
 from posenc.training.phases import Phases
 from posenc.training.signals import Signals
 
@@ -37,7 +37,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         RunError: if it cannot go on: no memory, no space on disk, a loss that is no number.
         Stopped: after a signal.
     """
-    with Signals() as signals, memory_told(cfg), quiet_unless_first():
+    with Signals() as signals, limits_told(cfg), quiet_unless_first():
         return _run(cfg, choices, signals)
 
 
@@ -106,7 +106,16 @@ def train(
     _hush()
     progress = Progress(f"{directory.scheme}, seed {settings.seed}", settings.steps)
     tokens_per_step = settings.batch_size * settings.context
-    curve = Curve(directory, settings.log_every, settings.eval_every, tokens_per_step, phases, signals, [progress.show])
+    curve = Curve(
+        directory,
+        settings.log_every,
+        settings.eval_every,
+        settings.attention_every,
+        tokens_per_step,
+        phases,
+        signals,
+        [progress.show],
+    )
     checkpoints = Checkpoints(directory, settings.checkpoint_seconds, phases, curve, signals)
     try:
         trainer = hardware.trainer(

@@ -15,11 +15,14 @@ from posenc.processes import place
 GRACE = 7.0
 """Seconds from a signal to the end, if no step ends before; what sends signals often kills 10 seconds later."""
 
-LIMIT = 8.5
-"""Likewise, where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
+LIMIT = 1.5
+"""Seconds on top where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
 
 MORE = 18.0
 """Seconds that several processes get on top, to come to a row of the curve: torchrun and SLURM kill 30 later."""
+
+AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that come well before a job's limit, and so leave as much time."""
 
 
 class Signals:
@@ -44,6 +47,7 @@ class Signals:
         self._said = "nothing was lost, and the same command goes on"
         self._told = False
         self._left = threading.Event()
+        self._timer_before = (0.0, 0.0)
 
     @property
     def asked(self) -> int | None:
@@ -62,8 +66,9 @@ class Signals:
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():  # Python lets no other thread take signals
             wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
-            wanted |= {one for one in (signal.SIGUSR1, signal.SIGUSR2) if callable(signal.getsignal(one))}
+            wanted |= {one for one in AHEAD if callable(signal.getsignal(one))}
             self._before = {one: signal.getsignal(one) for one in wanted}
+            self._timer_before = signal.setitimer(signal.ITIMER_REAL, 0)
             self._take()
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._not_raised
             self._watch()
@@ -77,6 +82,8 @@ class Signals:
             sys.unraisablehook = self._unraisable
         for one, handler in self._before.items():
             signal.signal(one, handler)
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
     def training(self, several: bool = False) -> None:
         """From now on a signal waits for the end of a step, or, with several processes, of a row of the curve."""
@@ -84,8 +91,10 @@ class Signals:
         self._take()  # back from Lightning, whose handler talks to other processes in the middle of whatever goes on
 
     def trained(self) -> None:
-        """From now on a signal ends the process at once."""
+        """From now on a signal ends the process at once; one that came too late for the last step does so now."""
         self._training = False
+        if self.asked is not None:
+            self.stop("the last step is saved; the same command writes its result")
 
     def saving(self) -> None:
         """A checkpoint is being written, which may take as long as it does."""
@@ -96,6 +105,8 @@ class Signals:
     def saved(self) -> None:
         """It is written."""
         self._saving = False
+        if self.received is not None:
+            signal.setitimer(signal.ITIMER_REAL, self._grace(self.received))
 
     def stop(self, said: str) -> None:
         """Grant what a signal asked for.
@@ -109,9 +120,13 @@ class Signals:
         signum = self._agreed or self.received
         assert signum is not None
         self._said = said
+        if self._training:  # what was to be saved is saved, and what is left to do has limits of its own
+            self._left.set()
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         stopped = Stopped(signum, f"{_in_words(signum)}: {said}")
         waiting = self._before.get(signum)
-        if callable(waiting) and waiting is not signal.default_int_handler and not self._told:
+        if callable(waiting) and signum != signal.SIGINT and not self._told:
             self._told = True
             if place().rank == 0:
                 print(stopped, file=sys.stderr, flush=True)
@@ -133,18 +148,18 @@ class Signals:
             return
         self.received = signum
         if self._training:
-            grace = GRACE + self._more
+            grace = self._grace(signum)
             self._said = f"no step ended within {grace:.0f} s; the same command goes on from the last checkpoint"
-            signal.setitimer(signal.ITIMER_REAL, grace)
+            if not self._saving:
+                signal.setitimer(signal.ITIMER_REAL, grace)
         else:
             self.stop(self._said)
 
     def _out_of_time(self, *_: object) -> None:
         self.stop(self._said)
 
-    @property
-    def _more(self) -> float:
-        return MORE if self._several else 0.0
+    def _grace(self, signum: int) -> float:
+        return GRACE + (MORE if self._several or signum in AHEAD else 0.0)
 
     def _not_raised(self, unraisable: Any) -> None:
         """Raise `Stopped` once more where it came at a place from which Python lets nothing out, such as __del__."""
@@ -164,7 +179,7 @@ class Signals:
         ending = set(self._before) - {signal.SIGALRM}
         with open(reading, "rb", buffering=0) as arrived:
             while received := arrived.read(1):  # the end comes when the other end is closed
-                while received[0] in ending and not self._left.wait(LIMIT + self._more):
+                while received[0] in ending and not self._left.wait(self._grace(received[0]) + LIMIT):
                     if not self._saving:
                         _leave_at_once(received[0])
 

@@ -1,10 +1,11 @@
-"""Too little memory, told in one sentence."""
+"""Too little memory, or disk, told in one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from omegaconf import DictConfig, OmegaConf
 
+from posenc.atomic import FULL
 from posenc.errors import RunError
 
 SIZES = ("batch_size", "context", "model.layers", "model.width")
@@ -15,6 +16,7 @@ NOT_ALLOCATED = (
     "can't allocate memory",
     "not enough memory",
     "std::bad_alloc",
+    "ALLOC_FAILED",  # cuBLAS, cuDNN
     "Storage size calculation overflowed",
     "integer multiplication overflow",
 )
@@ -22,8 +24,8 @@ NOT_ALLOCATED = (
 
 
 @contextmanager
-def memory_told(cfg: DictConfig) -> Iterator[None]:
-    """Say what to lower where memory did not suffice.
+def limits_told(cfg: DictConfig) -> Iterator[None]:
+    """Say what to lower where memory did not suffice, and what could not be written to a full disk.
 
     Raises:
         RunError: in place of the many ways in which torch, NumPy and Python say so.
@@ -34,6 +36,10 @@ def memory_told(cfg: DictConfig) -> Iterator[None]:
         if not too_large(error):
             raise
         raise RunError(_sentence(cfg)) from error
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise RunError(f"{error.filename or 'what is due'} could not be written: there is no space left") from error
 
 
 def too_large(error: Exception) -> bool:
