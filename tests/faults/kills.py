@@ -26,6 +26,13 @@ AIMED = {
 """Moments that chance would seldom hit, and at which calls of them (`kill_at.MOMENTS`)."""
 
 
+STEPS = 6000
+"""More than all the killed processes come to together."""
+
+TRAINING = 2.0
+"""Seconds of it in which chance may strike, beside the start."""
+
+
 def at_moments(toy: Toy, moments: list[tuple[str, int]]) -> Iterator[str]:
     """Kill a run at each of these moments; yields those at which it really died."""
     for moment, call in moments:
@@ -55,10 +62,12 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     Args:
         times: a sixth of the random kills; those aimed at a moment come on top.
     """
-    whole, victim = Toy(folder / "whole", steps=1000), Toy(folder / "victim", steps=1000)
+    whole, victim = Toy(folder / "whole", STEPS), Toy(folder / "victim", STEPS)
     begun = time.monotonic()
-    whole.finish()
-    longest = time.monotonic() - begun
+    with whole.start() as process:
+        whole.wait_for_rows(1, process)
+        longest = time.monotonic() - begun + TRAINING
+        process.communicate(timeout=600)
     moments = [(moment, call) for moment, calls in AIMED.items() for call in calls]
     ends = [moment for moment in moments if moment[0] in ("the sample", "the summary")]
     killed = list(at_moments(victim, [moment for moment in moments if moment not in ends]))
@@ -67,7 +76,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     told = victim.finish()
     whole_again = told.returncode == 0 and same_curve(whole, victim)
     lost = "nothing: metrics.csv and attention.csv are those of a run never killed, to the bit"
-    random_words = f"SIGKILL at a random moment of the first {longest:.0f} s"
+    random_words = f"SIGKILL at a random moment of the start or the first {TRAINING:.0f} s of training"
     aimed_words = "SIGKILL in a cache, a step, an update, a validation, a row, a checkpoint, a summary"
     for words, tried, hit in (
         (random_words, 6 * times, len(random_kills)),

@@ -85,7 +85,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     whole = Toy(folder / "whole")
     whole.finish()
     if can_mount():
-        sizes = [f"{300 + 250 * number}k" for number in range(times)]
+        sizes = [f"{300 + 600 * number // times}k" for number in range(times)]  # a checkpoint has some 400k
         full = [survives_a_full_disk(whole, folder / f"disk{size}", size) for size in sizes]
         yield Outcome(
             "a disk that is full when a checkpoint or a row is due",
