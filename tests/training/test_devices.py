@@ -15,7 +15,7 @@ import torch
 
 from posenc.checkpoints import newest_first
 from posenc.directory import read_metrics
-from posenc.processes import first_host, from_srun, tasks_on
+from posenc.processes.place import first_host, from_srun, tasks_on
 from tests.conftest import ROOT, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "steps=40", "pos=t5", "eval_windows=6")
