@@ -267,6 +267,9 @@ class Progress(Callback):
             with suppress(OSError):  # a reader that has gone, or a log on a full disk, is no reason to stop
                 print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)
 
+    def on_exception(self, *_: Any) -> None:
+        self.teardown()  # so that what is said next begins a line
+
     def teardown(self, *_: Any, **__: Any) -> None:
         if self.bar is not None:
             self.bar.close()
