@@ -57,9 +57,9 @@ def stops_at_a_loss_that_is_no_number(folder: Path, rate: float) -> bool:
 
 
 def says_what_to_lower(folder: Path, argument: str) -> bool:
-    """Whether a run that does not fit into 16 GiB of address space is told what to lower."""
+    """Whether a run that does not fit into 8 GiB of address space is told what to lower."""
     toy = Toy(folder, more=(argument,))
-    command = ["prlimit", f"--as={16 * 2**30}", *toy.command()]
+    command = ["prlimit", f"--as={8 * 2**30}", *toy.command()]
     told = subprocess.run(command, capture_output=True, text=True, timeout=240)
     lower = "out of memory: lower one of batch_size=" in told.stderr
     return told.returncode == 1 and lower and told.stderr.count("\n") == 1
@@ -96,7 +96,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     rates = [10.0 ** (3 + number) for number in range(times)]
     lost = [stops_at_a_loss_that_is_no_number(folder / f"rate{rate:g}", rate) for rate in rates]
     yield Outcome("a loss that is no number", times, sum(lost), "the run; its last good checkpoint stays")
-    sizes = ["batch_size=2000000", "model.width=8000", "context=131072"][:times]
+    sizes = ["batch_size=2000000", "model.width=4000", "context=131072"][:times]
     memory = [says_what_to_lower(folder / f"memory{number}", size) for number, size in enumerate(sizes)]
     yield Outcome("too little memory", len(sizes), sum(memory), "the run; one sentence says what to lower")
     held = [second_is_told_who_holds_the_run(folder / f"two{number}") for number in range(times)]
