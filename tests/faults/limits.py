@@ -96,7 +96,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     rates = [10.0 ** (3 + number) for number in range(times)]
     lost = [stops_at_a_loss_that_is_no_number(folder / f"rate{rate:g}", rate) for rate in rates]
     yield Outcome("a loss that is no number", times, sum(lost), "the run; its last good checkpoint stays")
-    sizes = ["batch_size=2000000", "model.width=4000", "context=131072"][:times]
+    sizes = [f"batch_size={2_000_000 - 100_000 * number}" for number in range(times)]
     memory = [says_what_to_lower(folder / f"memory{number}", size) for number, size in enumerate(sizes)]
     yield Outcome("too little memory", len(sizes), sum(memory), "the run; one sentence says what to lower")
     held = [second_is_told_who_holds_the_run(folder / f"two{number}") for number in range(times)]
