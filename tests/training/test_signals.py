@@ -11,6 +11,14 @@ from posenc.training import signals
 from posenc.training.signals import Signals
 
 
+@pytest.fixture(autouse=True)
+def _as_before():
+    """A process that was stopped by Ctrl-C hears no other; this one goes on."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def send(signum: int) -> None:
     os.kill(os.getpid(), signum)
     time.sleep(0.01)  # Python runs handlers between two instructions

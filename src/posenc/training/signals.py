@@ -81,7 +81,8 @@ class Signals:
             os.close(signal.set_wakeup_fd(self._wakeup_before))
             sys.unraisablehook = self._unraisable
         for one, handler in self._before.items():
-            signal.signal(one, handler)
+            # The process is about to end: another Ctrl-C would only put a traceback into its last words.
+            signal.signal(one, signal.SIG_IGN if one == self.received == signal.SIGINT else handler)
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
