@@ -26,7 +26,7 @@ AIMED = {
 """Moments that chance would seldom hit, and at which calls of them (`kill_at.MOMENTS`)."""
 
 
-STEPS = 6000
+STEPS = 3000
 """More than all the killed processes come to together."""
 
 TRAINING = 2.0
@@ -38,7 +38,7 @@ def at_moments(toy: Toy, moments: list[tuple[str, int]]) -> Iterator[str]:
     for moment, call in moments:
         program = ("tests/faults/kill_at.py", moment, str(call))
         with toy.start(program=program) as process:
-            process.communicate(timeout=120)
+            process.communicate(timeout=600)
         if process.returncode == -9:
             yield moment
 
