@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from tests.bad_inputs import SECRET, WRONG, Warm, answer, may_read_all
+from tests.bad_inputs import WRONG
 from tests.conftest import ROOT, clean_environment
+from tests.wrong_input import SECRET, Warm, answer, may_read_all
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

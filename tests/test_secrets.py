@@ -10,7 +10,8 @@ import pytest
 from posenc.errors import UserError
 from posenc.secrets import hidden, refuse_secrets
 from tests.conftest import ROOT, clean_environment
-from tests.wandb_stand_in import KEY, answers_500, stand_in
+from tests.wandb_answers import KEY
+from tests.wandb_stand_in import answers_500, stand_in
 
 SMOKE = ("experiment=smoke", "trainer=cpu")
 

@@ -14,7 +14,8 @@ from posenc.analysis.comparison import compare
 from posenc.analysis.runs import Sweep, read_folder
 from posenc.analysis.wandb_runs import read_group
 from tests.conftest import ROOT, clean_environment
-from tests.wandb_stand_in import StandIn, answers_500, silent, stand_in
+from tests.wandb_answers import StandIn
+from tests.wandb_stand_in import answers_500, silent, stand_in
 
 SWEEP = ("-m", "experiment=smoke", "trainer=cpu", "pos=rope,sinusoidal")
 GROUP = "wandb://team/posenc/smoke"

@@ -11,7 +11,8 @@ import pytest
 from posenc.directory import COLUMNS, MetricsFile, RunDirectory
 from posenc.training import loggers
 from tests.conftest import clean_environment, only
-from tests.wandb_stand_in import StandIn, answers_500, refuses, silent, stand_in
+from tests.wandb_answers import StandIn
+from tests.wandb_stand_in import answers_500, refuses, silent, stand_in
 
 HANG = 60
 """Seconds; what takes as long has no end. The limits in here are one or two."""
