@@ -42,24 +42,38 @@ def whole(file: Path, size: Callable[[], int]) -> Iterator[Writing]:
         RunError: if the disk is full.
     """
     partial = file.with_name(file.name + PARTIAL)
+    with full_disk_told(file, lambda: f"{size():,} bytes"):
+        try:
+            with partial.open("wb") as stream:
+                writing = Writing(stream, file)
+                yield writing
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(partial, writing.file)
+            _sync_folder(file.parent)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def full_disk_told(place: Path, needed: Callable[[], str]) -> Iterator[None]:
+    """Around what writes to a file or folder: a full disk in a sentence.
+
+    Args:
+        place: what is written.
+        needed: how much it needs, in words; asked only if the disk is full.
+
+    Raises:
+        RunError: if the disk is full.
+    """
     try:
-        with partial.open("wb") as stream:
-            writing = Writing(stream, file)
-            yield writing
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, writing.file)
-        _sync_folder(file.parent)
-    except BaseException as error:
-        partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise RunError(no_space(file, f"{size():,} bytes")) from error
-        raise
-
-
-def no_space(file: Path, needed: str) -> str:
-    """The sentence for a full disk."""
-    return f"{file} could not be written: it needs {needed}, and {shutil.disk_usage(file.parent).free:,} are free there"
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        free = f"{shutil.disk_usage(place.parent).free:,} are free there"
+        raise RunError(f"{place} could not be written: it needs {needed()}, and {free}") from error
 
 
 def _sync_folder(folder: Path) -> None:

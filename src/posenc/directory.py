@@ -16,8 +16,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.atomic import FULL, clear_partial, no_space, whole
-from posenc.errors import RunError, UserError
+from posenc.atomic import clear_partial, full_disk_told, whole
+from posenc.errors import UserError
 
 COLUMNS = (
     "step",
@@ -198,13 +198,8 @@ class MetricsFile:
             RunError: if the disk is full.
         """
         lines = self._lines(rows)
-        try:
-            with self.file.open("a") as stream:
-                stream.write(lines)
-        except OSError as error:
-            if error.errno in FULL:
-                raise RunError(no_space(self.file, f"{len(lines):,} bytes more")) from error
-            raise
+        with full_disk_told(self.file, lambda: f"{len(lines):,} bytes more"), self.file.open("a") as stream:
+            stream.write(lines)
 
     def sync(self) -> None:
         """Have every row on disk: a checkpoint must not outlive, in a power cut, the rows that came before it."""

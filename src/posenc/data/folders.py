@@ -8,8 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from posenc.atomic import FULL, PARTIAL, no_space
-from posenc.errors import RunError, UserError
+from posenc.atomic import PARTIAL, full_disk_told
+from posenc.errors import UserError
 
 
 @contextmanager
@@ -72,8 +72,7 @@ def whole_folder(folder: Path, size: Callable[[], str]) -> Iterator[Path]:
 def told(folder: Path, size: Callable[[], str]) -> Iterator[None]:
     """Around what writes to a folder of the cache: what the system refuses, in a sentence."""
     try:
-        yield
+        with full_disk_told(folder, size):
+            yield
     except OSError as error:
-        if error.errno in FULL:
-            raise RunError(no_space(folder, size())) from error
         raise UserError(f"cache={folder.parent} cannot be written to: {error.strerror or error}") from error
