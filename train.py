@@ -8,9 +8,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from posenc.command import flags_first, one_sentence_errors
-from posenc.config import register_resolvers
-from posenc.sweep import failures_noted
+from posenc.config.command_line import flags_first, one_sentence_errors
+from posenc.config.schema import register_resolvers
+from posenc.sweeps.callback import failures_noted
 
 register_resolvers()
 

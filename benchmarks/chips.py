@@ -71,7 +71,7 @@ def measured(device: "torch.device", copied: int) -> Chip:
     """
     import torch
 
-    from posenc.training import provenance
+    from posenc.training import environment
 
     size = 8192 if device.type == "cuda" else 1024
     left, right = (torch.randn(size, size, device=device) for _ in range(2))
@@ -79,7 +79,7 @@ def measured(device: "torch.device", copied: int) -> Chip:
     source = torch.randn(copied // 4, device=device)
     target = torch.empty_like(source)
     return Chip(
-        provenance.hardware(device),
+        environment.hardware(device),
         2 * size**3 / fastest(lambda: left16 @ right16, device),
         2 * size**3 / fastest(lambda: left @ right, device),
         2 * copied / fastest(lambda: target.copy_(source), device),

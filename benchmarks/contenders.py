@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from posenc.model import Family, Transformer
-from posenc.objectives import loss, loss_of
+from posenc.objectives.objective import loss, loss_of
 from posenc.positions import Rotary
 
 BASE = 10_000.0

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 
 from posenc.model import Transformer
-from posenc.objectives import loss
+from posenc.objectives.objective import loss
 from posenc.positions import Rotary
-from posenc.training import provenance
-from posenc.training.heads import Heads
+from posenc.training import environment
+from posenc.training.attention_probe import Heads
 from posenc.training.optim import AdamWCosine
 
 STEPS_A_LOOK, BATCH, CONTEXT, WINDOWS = 10, 16, 256, 64
@@ -57,7 +57,7 @@ def main() -> None:
                 times[name].append(time.perf_counter() - begun)
     seconds = {name: statistics.median(values[2:]) for name, values in times.items()}
     whole = STEPS_A_LOOK * seconds["step"] + seconds["validation"] + seconds["look"]
-    print(f"{provenance.hardware(torch.device('cpu'))}, torch {torch.__version__}, bf16")
+    print(f"{environment.hardware(torch.device('cpu'))}, torch {torch.__version__}, bf16")
     for name, value in seconds.items():
         print(f"{name:10} {1000 * value:6.1f} ms")
     print(f"looking at the heads takes {seconds['look'] / whole:.2%} of {STEPS_A_LOOK} steps, a validation and a look")

@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from turns import wait_for
 
 from posenc.model import Transformer
-from posenc.objectives import loss
+from posenc.objectives.objective import loss
 from posenc.positions import Rotary
 from posenc.training.optim import AdamWCosine
 

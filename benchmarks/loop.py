@@ -28,11 +28,11 @@ def bare(config: Any, choices: dict[str, str]) -> float:
     """Milliseconds a step of the same updates, written down plainly."""
     import torch
 
-    from posenc.building import build, build_model
+    from posenc.config.instantiate import build, build_model
     from posenc.data.batches import Batches
     from posenc.data.prepare import prepare
-    from posenc.objectives import loss_of
-    from posenc.training.hardware import best_device
+    from posenc.objectives.objective import loss_of
+    from posenc.training.accelerator import best_device
 
     optim, tokenizer, hardware = build(config, "optim"), build(config, "tokenizer"), build(config, "trainer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
@@ -68,9 +68,9 @@ def main() -> None:
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     import torch
 
-    from posenc.config import composed
-    from posenc.training import provenance
-    from posenc.training.hardware import best_device
+    from posenc.config.schema import composed
+    from posenc.training import environment
+    from posenc.training.accelerator import best_device
 
     ours: list[dict[str, float]] = []
     theirs: list[float] = []
@@ -84,7 +84,7 @@ def main() -> None:
     ratios = [one / other for one, other in zip(totals[1:], theirs[1:], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     print(
-        f"\n{provenance.hardware(best_device())}, torch {torch.__version__}; {' '.join(given.overrides) or 'default'}"
+        f"\n{environment.hardware(best_device())}, torch {torch.__version__}; {' '.join(given.overrides) or 'default'}"
     )
     print("| | ms a step, median |\n|---|---|")
     print(f"| bare loop | {statistics.median(theirs[1:]):.2f} |")

@@ -23,8 +23,8 @@ import yaml
 from contenders import Contender, Shape
 from torch import Tensor, nn
 
-from posenc.objectives import Causal, Masked, Objective
-from posenc.training import provenance
+from posenc.objectives.objective import Causal, Masked, Objective
+from posenc.training import environment
 from posenc.training.efficiency import DENSE_BF16
 from posenc.training.optim import AdamWCosine
 
@@ -186,7 +186,7 @@ def measured(given: argparse.Namespace, shape: Shape, device: torch.device, read
     tokens = given.steps * given.batch * given.context
     parts = {one.contender.name: (lambda one=one: one.steps(given.steps)) for one in ready}
     seconds = turns.in_turns(parts, given.rounds, device)
-    peak = DENSE_BF16.get(provenance.hardware(device)) if given.precision == "bf16" else None
+    peak = DENSE_BF16.get(environment.hardware(device)) if given.precision == "bf16" else None
     rows = []
     for one in ready:
         taken, ours = seconds[one.contender.name], seconds[one.contender.beside]
@@ -234,7 +234,7 @@ def page(given: argparse.Namespace, shape: Shape, device: torch.device, rows: Se
         [
             f"`python benchmarks/peers.py {shlex.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
             "",
-            f"{provenance.hardware(device)}, torch {torch.__version__}, {given.precision}, {compiled}.",
+            f"{environment.hardware(device)}, torch {torch.__version__}, {given.precision}, {compiled}.",
             f"{given.model}: {shape.layers} layers, width {shape.width}, {shape.heads} heads; vocabulary "
             f"{shape.vocabulary}, context {shape.context}, batch {given.batch}, {given.objective}; "
             f"{given.rounds} rounds of {given.steps} steps.",

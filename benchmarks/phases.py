@@ -23,9 +23,9 @@ STARTED = time.monotonic()
 
 PHASES = {
     "posenc.data.prepare": ("prepare", "data"),
-    "posenc.building": ("build_model", "model"),
-    "posenc.training.hardware": ("Hardware.trainer", "trainer"),
-    "posenc.training.loggers": ("weights_and_biases", "logger"),
+    "posenc.config.instantiate": ("build_model", "model"),
+    "posenc.training.accelerator": ("Hardware.trainer", "trainer"),
+    "posenc.tracking.loggers": ("weights_and_biases", "logger"),
     "lightning.pytorch.trainer.trainer": ("Trainer.fit", "set-up of the fit"),
 }
 """By module: a function, and the phase that a call of it is."""

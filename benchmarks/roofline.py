@@ -19,7 +19,7 @@ from chips import CHIPS, Chip, known, measured
 from costs import BF16, Shape, parts, peak_memory
 from omegaconf import OmegaConf
 
-from posenc.directory import write_whole
+from posenc.storage.run_directory import write_whole
 
 if TYPE_CHECKING:
     import torch

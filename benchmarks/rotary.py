@@ -22,7 +22,7 @@ import turns
 from rotations import Contender, Pair, Rotate, Size, largest_error, rounding_error, usable, vectors
 from torch import Tensor
 
-from posenc.training import provenance
+from posenc.training import environment
 
 COPY = "copy"
 PRECISIONS = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -118,7 +118,7 @@ def page(given: argparse.Namespace, device: torch.device, able: Sequence[Contend
     lines = [
         f"`python benchmarks/rotary.py {shlex.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
         "",
-        f"{provenance.hardware(device)}, torch {torch.__version__}; {', '.join(packages)}; "
+        f"{environment.hardware(device)}, torch {torch.__version__}; {', '.join(packages)}; "
         f"{given.rounds} rounds of {given.steps} rotations. Shares of a copy's bytes/s, at BxHxTxDh.",
     ]
     for precision, drawn in tables.items():

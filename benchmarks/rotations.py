@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.positions import Rotary
-from posenc.positions.turn import LAYOUTS, Layout
+from posenc.positions.apply_rotary import LAYOUTS, Layout
 
 Pair = tuple[Tensor, Tensor]
 Rotate = Callable[[Tensor, Tensor], Pair]

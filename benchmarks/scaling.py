@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaling_results import AXES, CONTENDERS, drawn, markdown
 
-from posenc.command import one_sentence_errors
+from posenc.config.command_line import one_sentence_errors
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _write(results: dict[str, Any], folder: Path) -> None:
-    from posenc.directory import write_whole
+    from posenc.storage.run_directory import write_whole
 
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
@@ -128,7 +128,7 @@ def _write(results: dict[str, Any], folder: Path) -> None:
 
 
 def _draw(results: dict[str, Any], folder: Path) -> None:
-    from posenc.analysis.figures import save
+    from posenc.report.figures import save
 
     folder.mkdir(parents=True, exist_ok=True)
     save(drawn(results), folder / "scaling.png")
@@ -142,8 +142,8 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
     """
     import torch
 
-    from posenc.training import provenance
-    from posenc.training.hardware import Hardware
+    from posenc.training import environment
+    from posenc.training.accelerator import Hardware
 
     if given.rounds < 1:
         raise UserError(f"--rounds={given.rounds} must be at least 1")
@@ -157,10 +157,10 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
     bench = Bench(device, setting, precision == "bf16-mixed", compiled, given.rounds, given.seconds)
     return {
         "command": shlex.join(["python", *sys.argv]),
-        "hardware": provenance.hardware(device),
+        "hardware": environment.hardware(device),
         "precision": precision,
         "compiled": compiled,
-        "versions": provenance.versions(),
+        "versions": environment.versions(),
         "date": datetime.now(UTC).date().isoformat(),
         "rounds": given.rounds,
         "layers": setting.layers,
@@ -242,7 +242,7 @@ class Bench:
         """One training step of a new model, on random bytes."""
         import torch
 
-        from posenc.objectives import loss
+        from posenc.objectives.objective import loss
         from posenc.training.optim import AdamWCosine
 
         model = self._model(name, shape)

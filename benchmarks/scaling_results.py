@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posenc.analysis.curves import LOOKS, Look
+from posenc.analysis.bands import LOOKS, Look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -189,7 +189,7 @@ def drawn(results: Results) -> "Figure":
     import matplotlib
     from matplotlib.figure import Figure
 
-    from posenc.analysis.figures import STYLE
+    from posenc.report.figures import STYLE
 
     there = axes(results)
     most = max(len(axis.points) for axis in there)

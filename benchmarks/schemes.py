@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from posenc.building import build, build_model
-from posenc.config import composed
-from posenc.objectives import loss_of
-from posenc.training import provenance
-from posenc.training.hardware import keep_freed_memory
+from posenc.config.instantiate import build, build_model
+from posenc.config.schema import composed
+from posenc.objectives.objective import loss_of
+from posenc.training import environment
+from posenc.training.accelerator import keep_freed_memory
 
 CONF = Path(__file__).parent.parent / "conf"
 SCHEMES = "none,learned,sinusoidal,rope,rope_partial,xpos,alibi,t5"
@@ -75,7 +75,7 @@ def main() -> None:
                 step()
             synchronise()
             times[name].append((time.perf_counter() - begun) / given.steps)
-    print(f"{provenance.hardware(device)}, torch {torch.__version__}, bf16; {' '.join(given.overrides) or 'default'}")
+    print(f"{environment.hardware(device)}, torch {torch.__version__}, bf16; {' '.join(given.overrides) or 'default'}")
     print("| scheme | ms a step, median | against sinusoidal, median of rounds | middle half of the rounds |")
     print("|---|---|---|---|")
     for name, values in times.items():

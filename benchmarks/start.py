@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from posenc.directory import read_metrics, write_whole
+from posenc.storage.run_directory import read_metrics, write_whole
 
 ROOT = Path(__file__).parent.parent
 

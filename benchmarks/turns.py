@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from posenc.directory import write_whole
+from posenc.storage.run_directory import write_whole
 
 
 class Spread(NamedTuple):

@@ -15,12 +15,13 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from posenc import checkpoints, slurm
-from posenc.config import register_resolvers
-from posenc.directory import FAILED_JOBS, begun, failed_jobs
+from posenc.config.schema import register_resolvers
 from posenc.errors import Stopped, UserError
-from posenc.slurm import Standing
-from posenc.sweep import NOTES, note
+from posenc.storage import checkpoint_files
+from posenc.storage.run_directory import FAILED_JOBS, begun, failed_jobs
+from posenc.sweeps import slurm
+from posenc.sweeps.callback import NOTES, note
+from posenc.sweeps.slurm import Standing
 
 try:
     from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
@@ -182,8 +183,8 @@ class Watched:
         run = begun(self.configuration)
         if run is None:
             return "its run had not begun"
-        newest = next(iter(checkpoints.newest_first(run / "checkpoints")), None)
-        return f"{run} is saved up to step {checkpoints.step(newest) if newest else 0}"
+        newest = next(iter(checkpoint_files.newest_first(run / "checkpoints")), None)
+        return f"{run} is saved up to step {checkpoint_files.step(newest) if newest else 0}"
 
 
 def _apart(job_overrides: Sequence[Sequence[str]]) -> list[str]:

@@ -14,8 +14,8 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.directory import write_whole
 from posenc.errors import UserError
+from posenc.storage.run_directory import write_whole
 
 
 class BestAgainstBest(Sweeper):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc.analysis.runs import Run, Sweep
-from posenc.lengths import TIMES, AtLength, Lengths
+from posenc.storage.lengths_file import TIMES, AtLength, Lengths
 
 FIXED = {"model": "tiny", "model.layers": 4, "model.width": 128, "context": 256, "steps": 300, "optim.lr": 0.003}
 

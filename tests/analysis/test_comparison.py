@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from posenc.analysis import words
 from posenc.analysis.comparison import compare
 from posenc.analysis.fairness import swept_keys
+from posenc.report import formatting
 from tests.analysis.synthetic import pair, run, sweep
 
 
@@ -23,7 +23,7 @@ def test_a_scheme_at_twice_the_pace_is_twice_as_fast_at_every_threshold():
     assert rope.verdict == "faster"
     assert rope.marks[-1].steps.value == pytest.approx(150, abs=3)
     assert arm(panel, "sinusoidal").marks[-1].steps.value == pytest.approx(300)
-    assert "rope is faster" in words.against(panel)
+    assert "rope is faster" in formatting.against(panel)
 
 
 def test_a_slower_scheme_never_gets_to_the_baseline_s_last_loss_and_still_has_a_number():
@@ -32,7 +32,7 @@ def test_a_slower_scheme_never_gets_to_the_baseline_s_last_loss_and_still_has_a_
     assert rope.marks[-1].steps.missed == 3
     assert rope.headline.in_steps.value == pytest.approx(0.5, rel=0.03)
     assert rope.verdict == "slower"
-    assert "not reached" in words.steps(rope.marks[-1].steps)
+    assert "not reached" in formatting.steps(rope.marks[-1].steps)
 
 
 def test_the_headline_of_a_faster_scheme_is_the_baseline_s_last_loss():
@@ -154,7 +154,7 @@ def test_a_scheme_that_lost_runs_is_not_called_faster_for_the_rest_of_them():
     (panel,) = compare(found)
     assert arm(panel, "rope").seeds == "3 of 5"
     assert arm(panel, "rope").verdict == "undecided"
-    assert "2 of 5 runs diverged" in words.against(panel)
+    assert "2 of 5 runs diverged" in formatting.against(panel)
 
 
 def test_bits_per_byte_are_those_of_the_loss_beside_them():
@@ -169,14 +169,14 @@ def test_fewer_but_slower_steps_do_not_look_better_than_they_are():
     for one in slow:
         one.curve["seconds"][:] *= 2
     (panel,) = compare(sweep(*slow, *(run("sinusoidal", seed) for seed in range(3))))
-    assert "1.20 times fewer steps" in words.against(panel)
-    assert "but takes 1.67 times the time" in words.against(panel)
+    assert "1.20 times fewer steps" in formatting.against(panel)
+    assert "but takes 1.67 times the time" in formatting.against(panel)
 
 
 def test_a_verdict_about_a_loss_never_reached_says_where_the_number_is_taken():
     (panel,) = compare(pair(pace=0.5))
-    assert "rope is slower: it never gets there; to 2." in words.against(panel)
-    assert "times the steps" in words.against(panel)
+    assert "rope is slower: it never gets there; to 2." in formatting.against(panel)
+    assert "times the steps" in formatting.against(panel)
 
 
 def test_a_baseline_with_one_value_of_its_own_key_is_in_every_panel_of_it():
@@ -211,14 +211,14 @@ def test_runs_that_were_not_treated_alike_are_not_compared_and_it_says_why(key, 
 def test_a_missing_baseline_is_named_with_what_there_is():
     (panel,) = compare(sweep(run("rope", 0), run("none", 0)))
     assert "the baseline sinusoidal is missing (there are rope, none): no speed-up can be given" in panel.notices
-    assert words.against(panel).startswith("Validation loss after 300 steps: ")
+    assert formatting.against(panel).startswith("Validation loss after 300 steps: ")
 
 
 def test_one_seed_gets_no_interval_and_no_verdict():
     (panel,) = compare(pair(seeds=1))
     assert "one seed only: there is no interval, and so no verdict" in panel.notices
-    assert "undecided from 1 seed" in words.against(panel)
-    assert "95 %" not in words.against(panel)
+    assert "undecided from 1 seed" in formatting.against(panel)
+    assert "95 %" not in formatting.against(panel)
 
 
 def test_runs_that_share_no_seed_are_not_compared():
@@ -232,7 +232,7 @@ def test_runs_still_going_are_compared_as_far_as_all_have_come():
     assert (panel.budget, panel.provisional) == (120, True)
     assert "rope, seed 0 is not finished: step 120 of 300" in panel.notices
     assert arm(panel, "rope").marks[-1].in_steps.value == pytest.approx(2, rel=0.05)
-    assert "after the first 120 steps" in words.against(panel)
+    assert "after the first 120 steps" in formatting.against(panel)
 
 
 def test_once_every_scheme_has_a_finished_run_the_others_are_left_out():

@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from posenc.model import Transformer
-from posenc.objectives import loss
+from posenc.objectives.objective import loss
 from posenc.positions import Rotary
 from tests.benchmarks.scripts import module
 

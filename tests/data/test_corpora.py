@@ -193,7 +193,7 @@ def test_a_text_that_is_not_utf_8_is_bytes_like_any(tmp_path):
 
 
 def test_byte_pairs_say_where_a_text_is_not_utf_8():
-    from posenc.data.tokens import BytePairs
+    from posenc.data.tokenizers import BytePairs
 
     with pytest.raises(UserError, match=r"tokenizer=bpe needs UTF-8 text, and this is none: b'a caf\\xe9'"):
         BytePairs(300).train([b"a caf\xe9"])

@@ -60,11 +60,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(tried, given.families))
     if given.out is not None:
-        from posenc.training import provenance
-        from posenc.training.hardware import best_device
+        from posenc.training import environment
+        from posenc.training.accelerator import best_device
 
-        versions = ", ".join(f"{package} {version}" for package, version in provenance.versions().items())
-        where = f"{provenance.hardware(best_device())}; {versions}; {datetime.now(UTC).date().isoformat()}."
+        versions = ", ".join(f"{package} {version}" for package, version in environment.versions().items())
+        where = f"{environment.hardware(best_device())}; {versions}; {datetime.now(UTC).date().isoformat()}."
         command = f"python -m tests.faults --times {given.times} --out {given.out}"
         given.out.write_text(
             HEAD.format(command=command, where=where) + "\n".join(itertools.chain.from_iterable(rows.values())) + "\n"

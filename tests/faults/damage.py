@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from posenc.checkpoints import newest_first
+from posenc.storage.checkpoint_files import newest_first
 from tests.faults.outcome import Outcome
 from tests.faults.toy import Toy, same_curve
 

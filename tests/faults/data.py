@@ -14,10 +14,10 @@ from tests.faults.outcome import Outcome
 BUILDER = """
 import sys, zlib
 from pathlib import Path
-from posenc.command import one_sentence_errors
+from posenc.config.command_line import one_sentence_errors
 from posenc.data.corpora import TextFiles
 from posenc.data.prepare import prepare
-from posenc.data.tokens import BytePairs, Bytes
+from posenc.data.tokenizers import BytePairs, Bytes
 text, cache, vocabulary = sys.argv[1:]
 with one_sentence_errors():
     tokenizer = BytePairs(int(vocabulary)) if int(vocabulary) else Bytes()

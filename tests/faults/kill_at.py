@@ -13,18 +13,18 @@ from typing import Any
 import torch
 
 MOMENTS: dict[str, tuple[str, str, Callable[[], bool]]] = {
-    "a step": ("posenc.training.hardware", "loss_of", torch.is_grad_enabled),
+    "a step": ("posenc.training.accelerator", "loss_of", torch.is_grad_enabled),
     "an update": ("torch.optim", "AdamW.step", lambda: True),
-    "a validation": ("posenc.training.hardware", "loss_of", lambda: not torch.is_grad_enabled()),
-    "a row": ("posenc.directory", "MetricsFile._lines", lambda: True),
+    "a validation": ("posenc.training.accelerator", "loss_of", lambda: not torch.is_grad_enabled()),
+    "a row": ("posenc.storage.run_directory", "MetricsFile._lines", lambda: True),
     "a checkpoint's writing": ("posenc.training.checkpoints", "_Checksum.write", lambda: True),
     "a renaming": ("os", "replace", lambda: True),
     "the removal of an old checkpoint": ("pathlib", "Path.unlink", lambda: True),
     "a cache's building": ("tqdm", "tqdm.update", lambda: True),
-    "the look for a summary": ("posenc.directory", "RunDirectory.finished", lambda: True),
-    "the building of the model": ("posenc.building", "build_model", lambda: True),
-    "the sample": ("posenc.objectives", "Causal.answer", lambda: True),
-    "the summary": ("posenc.directory", "RunDirectory.finish", lambda: True),
+    "the look for a summary": ("posenc.storage.run_directory", "RunDirectory.finished", lambda: True),
+    "the building of the model": ("posenc.config.instantiate", "build_model", lambda: True),
+    "the sample": ("posenc.objectives.objective", "Causal.answer", lambda: True),
+    "the summary": ("posenc.storage.run_directory", "RunDirectory.finish", lambda: True),
 }
 """By name: a module, a function in it, and which of its calls count."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posenc.checkpoints import newest_first
+from posenc.storage.checkpoint_files import newest_first
 from tests.faults.outcome import Outcome
 from tests.faults.toy import Toy, same_curve
 

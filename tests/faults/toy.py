@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc.checkpoints import load, newest_first
-from posenc.directory import read_metrics
+from posenc.storage.checkpoint_files import load, newest_first
+from posenc.storage.run_directory import read_metrics
 from tests.conftest import ROOT, clean_environment
 
 CLOCK = ("seconds", "tokens_per_s", "mfu")

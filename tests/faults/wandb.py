@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.conftest import ROOT, clean_environment
 from tests.faults.outcome import Outcome
 from tests.faults.toy import Toy, same_curve
-from tests.wandb_answers import StandIn
-from tests.wandb_stand_in import Fault, answers_500, cuts, silent, slow, stand_in
+from tests.tracking.wandb_answers import StandIn
+from tests.tracking.wandb_stand_in import Fault, answers_500, cuts, silent, slow, stand_in
 
 LIMIT = 90
 """Seconds for a run that takes ten and waits for the server for six."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from posenc.building import build
+from posenc.config.instantiate import build
 from posenc.model import Family, Transformer
 from posenc.model.attention import Places, Softmax
 from posenc.model.block import Block, ParallelBlock

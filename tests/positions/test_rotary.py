@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.model.attention import Attention, Places
 from posenc.positions import Bounded, PositionScheme, Rotary, Xpos, permute_layout
-from posenc.positions.turn import LAYOUTS
+from posenc.positions.apply_rotary import LAYOUTS
 
 layouts = st.sampled_from(sorted(LAYOUTS))
 offsets = st.integers(0, 900_000)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from posenc.checkpoints import newest_first, step
-from posenc.directory import HOLDER, read_metrics
+from posenc.storage.checkpoint_files import newest_first, step
+from posenc.storage.run_directory import HOLDER, read_metrics
 from tests.conftest import ROOT, clean_environment, only
 
 START = Path(__file__).parent / "start.sh"

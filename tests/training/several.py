@@ -13,10 +13,10 @@ import threading
 import time
 from pathlib import Path
 
-from posenc.config import composed
-from posenc.directory import read_metrics
+from posenc.config.schema import composed
+from posenc.distributed import place
 from posenc.errors import Stopped
-from posenc.processes import place
+from posenc.storage.run_directory import read_metrics
 from posenc.training.run import run
 
 CONF = Path(__file__).parents[2] / "conf"

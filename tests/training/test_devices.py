@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.checkpoints import newest_first
-from posenc.directory import read_metrics
-from posenc.processes.place import first_host, from_srun, tasks_on
+from posenc.distributed.rank import first_host, from_srun, tasks_on
+from posenc.storage.checkpoint_files import newest_first
+from posenc.storage.run_directory import read_metrics
 from tests.conftest import ROOT, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "steps=40", "pos=t5", "eval_windows=6")

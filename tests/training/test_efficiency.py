@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from posenc.building import build, build_model
+from posenc.config.instantiate import build, build_model
 from posenc.model import Transformer
 from posenc.positions import Rotary
 from posenc.training.efficiency import DENSE_BF16, flops_per_token, peak_flops

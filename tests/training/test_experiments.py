@@ -62,7 +62,7 @@ def test_a_bias_on_logits_with_linear_attention_is_refused_in_a_sentence(scheme,
 
 def test_a_linear_model_comes_back_from_its_checkpoint_with_its_random_directions(train, tmp_path):
     assert train("experiment=roformer_performer_tiny", *SHORT, "pos=rope").returncode == 0
-    from posenc.trained import load
+    from posenc.evaluation.load import load
 
     run = only(tmp_path / "runs" / "roformer_performer_tiny" / "rope", "seed0-*")
     file = only(run / "checkpoints", "step-000000020-*.ckpt")

@@ -47,8 +47,8 @@ LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
 )
 def test_a_step_never_waits_for_the_device(changed):
     """Batch, forward, backward, clipping, update: torch raises if one of them synchronises."""
-    from posenc.building import build
-    from posenc.profile import Clock, training_step
+    from posenc.commands.profile import Clock, training_step
+    from posenc.config.instantiate import build
 
     config = composed("experiment=smoke", *changed)
     step = training_step(config, "kjv", build(config, "trainer"), Clock(torch.device("cuda")))
@@ -66,8 +66,8 @@ def test_a_step_never_waits_for_the_device(changed):
 def test_a_whole_step_is_recorded():
     from torch._dynamo.utils import counters
 
-    from posenc.building import build
-    from posenc.profile import Clock, training_step
+    from posenc.commands.profile import Clock, training_step
+    from posenc.config.instantiate import build
 
     counters.clear()
     config = composed("experiment=smoke", "trainer.cuda_graphs=true")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posenc.directory import COLUMNS, read_metrics
+from posenc.storage.run_directory import COLUMNS, read_metrics
 from tests.conftest import ROOT, SCHEMES, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")

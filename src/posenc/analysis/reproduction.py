@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from posenc.analysis import words
 from posenc.analysis.comparison import Panel, marks_at
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.published import ROFORMER, Curves
+from posenc.report import formatting
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Reproduction:
         head = ["after", f"{self.baseline}'s loss", "the paper", *(f"here: {scheme}" for scheme in self.schemes)]
         lines = [f"{self.caption}:", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         for row in self.rows:
-            ours = [words.times(estimate) for estimate in row.ours.values()]
-            cells = [words.share(row.fraction), f"{row.level:.3f}", f"{row.paper:g}x", *ours]
+            ours = [formatting.times(estimate) for estimate in row.ours.values()]
+            cells = [formatting.share(row.fraction), f"{row.level:.3f}", f"{row.paper:g}x", *ours]
             lines.append(f"| {' | '.join(cells)} |")
         return lines
 

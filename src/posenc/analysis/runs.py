@@ -13,10 +13,10 @@ import yaml
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
-from posenc.config import NOT_THE_CURVE
-from posenc.directory import failed_jobs, read_metrics
+from posenc.config.schema import NOT_THE_CURVE
 from posenc.errors import UserError
-from posenc.lengths import Lengths, read
+from posenc.storage.lengths_file import Lengths, read
+from posenc.storage.run_directory import failed_jobs, read_metrics
 
 AXES = ("step", "tokens", "seconds")
 """What a curve can be drawn against."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, gather, run_of
 from posenc.errors import UserError
-from posenc.wandb_server import address, ask, let_go, listen, load, within
+from posenc.tracking.client import address, ask, let_go, listen, load, within
 
 PATIENCE = 60.0
 """Seconds to wait for an answer of the server, unless told otherwise."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from posenc.data.files import END, file_fingerprint, find_files, read_file
+from posenc.data.readers import END, file_fingerprint, find_files, read_file
 from posenc.errors import UserError, needed_for
 
 SPLITS = ("train", "valid", "test")

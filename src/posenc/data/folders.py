@@ -8,8 +8,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from posenc.atomic import PARTIAL, full_disk_told
 from posenc.errors import UserError
+from posenc.storage.atomic import PARTIAL, full_disk_told
 
 
 @contextmanager

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from posenc.config import check_plain
+from posenc.config.schema import check_plain
 from posenc.data.cache import Tokens, open_or_build
 from posenc.data.corpora import Corpus, digest
 from posenc.data.folders import one_builder, whole_folder
-from posenc.data.tokens import Tokenizer, smallest_dtype
+from posenc.data.tokenizers import Tokenizer, smallest_dtype
 from posenc.errors import UserError
 
 IN_WORDS = {"train": "training", "valid": "validation"}

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.model.products import causal_products
+from posenc.model.cpu_attention import causal_products
 from posenc.positions import PositionScheme
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from posenc.positions.table import ExactTable
+from posenc.positions.tables import ExactTable
 
 PAGE = 1024
 """Positions in one page. A position is page x PAGE + offset; PAGE pages cover positions 0 to 2^20 - 1."""

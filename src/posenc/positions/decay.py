@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posenc.positions.table import ExactTable
+from posenc.positions.tables import ExactTable
 
 
 class DecayTable(nn.Module):

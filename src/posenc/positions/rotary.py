@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from posenc.positions.angles import PAGE, AngleTable, frequencies
+from posenc.positions.apply_rotary import LAYOUTS, Layout, turn
 from posenc.positions.base import PositionScheme
 from posenc.positions.decay import DecayTable
-from posenc.positions.turn import LAYOUTS, Layout, turn
 
 LARGEST_GROWTH = 116
 """Binary digits that xPos may add to a product: float32 has 128, and products of 2^12 must still fit."""

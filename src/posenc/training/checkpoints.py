@@ -11,14 +11,14 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, Trainer
 
-from posenc import checkpoints
-from posenc.atomic import whole
-from posenc.config import NOT_THE_CURVE
-from posenc.directory import RunDirectory
+from posenc.config.schema import NOT_THE_CURVE
 from posenc.errors import UserError
-from posenc.training.callbacks import Curve, largest
-from posenc.training.phases import CHECKPOINTS, Phases
+from posenc.storage import checkpoint_files
+from posenc.storage.atomic import whole
+from posenc.storage.run_directory import RunDirectory
+from posenc.training.loop import Curve, largest
 from posenc.training.signals import Signals
+from posenc.training.timing import CHECKPOINTS, Phases
 
 MADE_OF = ("choices", "precision")
 """What `run` adds to a configuration; the text, added too, is compared."""
@@ -42,14 +42,14 @@ class CheckpointFiles(TorchCheckpointIO):
                 if stream.error is None:
                     raise
                 raise stream.error from None
-            writing.file = file.with_name(f"{file.name}-{checkpoints.digits(stream.checksum)}.ckpt")
+            writing.file = file.with_name(f"{file.name}-{checkpoint_files.digits(stream.checksum)}.ckpt")
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:  # noqa: ARG002
         """
         Raises:
             UserError: if there is anything in it but tensors and plain data.
         """
-        return checkpoints.load(Path(path))
+        return checkpoint_files.load(Path(path))
 
 
 def refuse_foreign(checkpoint: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
@@ -121,8 +121,8 @@ def _size(checkpoint: Mapping[str, Any]) -> int:
 
 def usable(directory: RunDirectory) -> Path | None:
     """The checkpoint to go on from, None if there is none; newer ones that are damaged are set aside and named."""
-    newest, damaged = checkpoints.newest(directory.checkpoints)
-    for aside in checkpoints.set_aside(damaged):
+    newest, damaged = checkpoint_files.newest(directory.checkpoints)
+    for aside in checkpoint_files.set_aside(damaged):
         instead = f"the one before it, {newest.name}, is used" if newest else "the run begins anew"
         print(f"{aside} is damaged (its checksum does not match); {instead}.", file=sys.stderr, flush=True)
     return newest
@@ -155,7 +155,8 @@ class Checkpoints(Callback):
             with self.phases.within(CHECKPOINTS):
                 self._save(trainer, step)
         if stopping:
-            place = next(iter(checkpoints.newest_first(self.folder)), self.folder)  # others may see it a moment later
+            # Other ranks may see it a moment later.
+            place = next(iter(checkpoint_files.newest_first(self.folder)), self.folder)
             self.signals.stop(
                 f"step {step} of {pl_module.steps} is saved in {place}; the same command goes on from there"
             )
@@ -172,9 +173,9 @@ class Checkpoints(Callback):
         self.signals.saving()
         if trainer.is_global_zero:
             self.curve.sync()
-        trainer.save_checkpoint(self.folder / checkpoints.stem(step), weights_only=False)
+        trainer.save_checkpoint(self.folder / checkpoint_files.stem(step), weights_only=False)
         self._saved = time.monotonic()
         if trainer.is_global_zero:
-            for old in checkpoints.newest_first(self.folder)[checkpoints.KEPT :]:
+            for old in checkpoint_files.newest_first(self.folder)[checkpoint_files.KEPT :]:
                 old.unlink()
         self.signals.saved()

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from posenc.distributed import place
 from posenc.errors import UserError
 from posenc.model import Transformer
-from posenc.objectives import loss_of
-from posenc.processes import place
-from posenc.training.hardware import Hardware
+from posenc.objectives.objective import loss_of
+from posenc.training.accelerator import Hardware
 
 
 @dataclass(frozen=True)

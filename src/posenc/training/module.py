@@ -11,12 +11,12 @@ from torch.distributed.tensor import DTensor
 
 from posenc.data.batches import Batches
 from posenc.model import Transformer
-from posenc.objectives import UNSEEN, Objective
+from posenc.objectives.objective import UNSEEN, Objective
+from posenc.training.accelerator import Hardware
+from posenc.training.attention_probe import Heads
 from posenc.training.checkpoints import refuse_foreign
-from posenc.training.hardware import Hardware
-from posenc.training.heads import Heads
 from posenc.training.optim import AdamWCosine
-from posenc.training.phases import COMPILING, WAITING, Phases
+from posenc.training.timing import COMPILING, WAITING, Phases
 
 
 class LanguageModelling(LightningModule):

@@ -11,15 +11,15 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.building import build, build_model
-from posenc.config import Settings, check, check_plain, identity
-from posenc.directory import RunDirectory, check_writable, write_whole
+from posenc.config.instantiate import build, build_model
+from posenc.config.schema import Settings, check, check_plain, identity
+from posenc.distributed import Together, place, quiet_unless_first, together
 from posenc.errors import UserError
-from posenc.imports import imported, importing
-from posenc.processes import Together, place, quiet_unless_first, together
-from posenc.training.limits import limits_told
-from posenc.training.phases import Phases
+from posenc.storage.resource_errors import limits_told
+from posenc.storage.run_directory import RunDirectory, check_writable, write_whole
+from posenc.training.imports import imported, importing
 from posenc.training.signals import Signals
+from posenc.training.timing import Phases
 
 
 def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
@@ -96,11 +96,11 @@ def train(
         import torch._dynamo  # noqa: F401  an optimiser brings it in at its first step
 
         from posenc.data.batches import Batches, validation_noise, validation_windows
-        from posenc.training import loggers
-        from posenc.training.callbacks import Curve, Progress
+        from posenc.tracking import loggers
+        from posenc.training.attention_probe import Heads
         from posenc.training.checkpoints import CheckpointFiles, Checkpoints
         from posenc.training.efficiency import forget_peak_memory
-        from posenc.training.heads import Heads
+        from posenc.training.loop import Curve, Progress
         from posenc.training.module import LanguageModelling
     imported()
     _hush()
@@ -175,7 +175,7 @@ def _fit(
     processes: Together,
 ) -> dict[str, Any]:
     """Train to the last step and say how it went."""
-    from posenc.training import provenance
+    from posenc.training import environment
     from posenc.training.checkpoints import usable
     from posenc.training.efficiency import peak_memory
 
@@ -206,9 +206,9 @@ def _fit(
         "peak_memory": peak_memory(trainer.strategy.root_device),
         "time": {phase: round(seconds, 3) for phase, seconds in module.phases.spent().items()},
         "precision": str(trainer.precision),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(trainer.strategy.root_device),
-        "commit": provenance.commit(),
+        "versions": environment.versions(),
+        "hardware": environment.hardware(trainer.strategy.root_device),
+        "commit": environment.commit(),
         "date": datetime.now(UTC).date().isoformat(),
     }
 
@@ -219,9 +219,9 @@ def _text(path: Path | None) -> str | None:
 
 def _finish(trainer: Any, settings: Settings, directory: RunDirectory, summary: dict[str, Any]) -> None:
     """Write a sample of what the model says, then the summary, which marks the run as finished."""
-    from posenc.generation import Sampling
-    from posenc.trained import load
-    from posenc.training import loggers
+    from posenc.evaluation.load import load
+    from posenc.objectives.sampling import Sampling
+    from posenc.tracking import loggers
 
     trained = load(directory.path)  # from the last checkpoint: in memory the weights may be shared out
     objective = trained.objective

@@ -9,8 +9,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from posenc.distributed import place
 from posenc.errors import Stopped
-from posenc.processes import place
 
 GRACE = 7.0
 """Seconds from a signal to the end, if no step ends before; what sends signals often kills 10 seconds later."""

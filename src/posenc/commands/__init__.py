@@ -1,0 +1,1 @@
+"""What a person types: each file is a command, `python -m posenc.NAME`."""

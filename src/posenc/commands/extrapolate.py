@@ -1,0 +1,146 @@
+"""Evaluate finished runs in windows longer than those they were trained on."""
+
+import hashlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posenc.analysis.runs import Run
+from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    from posenc.data.cache import Tokens
+    from posenc.evaluation.load import Trained
+    from posenc.storage.lengths_file import Lengths
+
+CLOSE = 0.02
+"""Nats by which a checkpoint may miss its run's validation loss: bf16 against fp32 comes to less."""
+
+DELETED = ""
+"""What stands for the checksum of a checkpoint that is not there."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line."""
+    parser = Arguments(prog="python -m posenc.extrapolate", description=__doc__)
+    parser.add_argument("folder", type=Path, help="runs/<experiment>")
+    parser.add_argument("--again", action="store_true", help="also evaluate what was evaluated before")
+    given = parser.parse_args(arguments)
+    with one_sentence_errors():
+        extrapolate(given.folder, given.again)
+
+
+def extrapolate(folder: Path, again: bool = False) -> None:
+    """Write lengths.json into every finished run of a sweep that has none for its checkpoint, and print what came out.
+
+    Raises:
+        UserError: if there is no finished run, or none that can be evaluated.
+    """
+    from posenc.analysis.runs import read_folder
+
+    finished = [run for run in read_folder(folder).runs if run.finished]
+    if not finished:
+        raise UserError(f"no run in {folder} is finished")
+    from posenc.analysis.comparison import compare
+    from posenc.report import length_tables
+
+    there = sum(_told(run, again) for run in finished)
+    if not there:
+        raise UserError(f"no run in {folder} could be evaluated")
+    length_tables.show(compare(read_folder(folder)))
+
+
+def _told(run: Run, again: bool) -> bool:
+    """Evaluate a run unless that was done before; whether it is done, after saying so or why it is not."""
+    begun = time.monotonic()
+    try:
+        new = _evaluate(run, again)
+    except (UserError, RunError, OSError) as error:
+        print(f"{run.name} is not evaluated: {error}", file=sys.stderr, flush=True)
+        return False
+    if new:
+        print(f"{run.name}: evaluated in {time.monotonic() - begun:.0f} s", flush=True)
+    else:
+        print(f"{run.name}: evaluated before (--again does it anew)", flush=True)
+    return True
+
+
+def _evaluate(run: Run, again: bool) -> bool:
+    """Whether it had to be done.
+
+    Raises:
+        UserError: if the run's checkpoint or text is gone, or not what it was.
+    """
+    from posenc.evaluation.load import load
+    from posenc.storage.checkpoint_files import newest_first
+    from posenc.storage.lengths_file import Lengths, name_of, write
+
+    directory = Path(run.source)
+    checkpoint = _checksum(next(iter(newest_first(directory / "checkpoints")), None))
+    known = None if again else _known(directory)
+    if known and checkpoint in (known.checkpoint, DELETED):  # what a deleted one came to still holds
+        return False
+
+    from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
+    from posenc.training.accelerator import best_device
+
+    trained = load(directory)
+    if not trained.objective.likelihood:
+        raise UserError("its objective fills blanks, and bits per byte are those of a text predicted as a whole")
+    tokens = _validation_text(trained)
+    trained.model.to(best_device())
+    loss, noted = own_validation_loss(trained, tokens), float(run.summary["val_loss"])
+    if not abs(loss - noted) <= CLOSE:
+        raise UserError(
+            f"its checkpoint has a validation loss of {loss:.3f} where summary.json says {noted:.3f}, "
+            "so one of them is of another run or program"
+        )
+    context = trained.config["context"]
+    write(Lengths(name_of(directory), checkpoint, context, loss, at_lengths(trained, tokens)), directory)
+    return True
+
+
+def _known(directory: Path) -> "Lengths | None":
+    """What was evaluated before, if it can be trusted."""
+    from posenc.storage.lengths_file import read
+
+    try:
+        return read(directory)
+    except ValueError as error:
+        print(f"{error}; the run is evaluated again", file=sys.stderr, flush=True)
+        return None
+
+
+def _checksum(checkpoint: Path | None) -> str:
+    if checkpoint is None:
+        return DELETED
+    with checkpoint.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _validation_text(trained: "Trained") -> "Tokens":
+    """The tokens that the run was validated on.
+
+    Raises:
+        UserError: if the text cannot be read, or is another by now.
+    """
+    from posenc.config.instantiate import build
+    from posenc.config.schema import check_groups
+    from posenc.data.prepare import open_split
+
+    config = trained.config
+    check_groups(config, ["data"])
+    title, cache = (config.get("choices") or {}).get("data"), config.get("cache")
+    if not isinstance(title, str) or not isinstance(cache, str):
+        raise UserError("its config.yaml does not say where its text is cached")
+    corpus = build(config, "data")
+    source = corpus.fingerprint()
+    if source != config.get("text"):
+        raise UserError("its text has changed since it was trained")
+    return open_split(corpus, trained.tokenizer, Path(cache), title, source, "valid")
+
+
+if __name__ == "__main__":
+    main()

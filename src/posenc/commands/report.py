@@ -1,0 +1,98 @@
+"""Compare the runs of a sweep: `python -m posenc.report runs/kjv_tiny`."""
+
+import sys
+from pathlib import Path
+
+from posenc.analysis.runs import Sweep
+from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.errors import UserError
+
+WANDB = "wandb://"
+PATIENCE = 60.0
+"""Seconds to wait for an answer of W&B's server, unless told otherwise."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line."""
+    parser = Arguments(prog="python -m posenc.report", description=__doc__)
+    parser.add_argument("source", help="runs/<experiment>, or wandb://entity/project/group for a sweep on W&B's server")
+    parser.add_argument("--baseline", default="sinusoidal", help="the scheme the others are held against")
+    parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
+    parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
+    parser.add_argument("--busy", action="store_true", help="the machine did other work: say nothing about time")
+    parser.add_argument("--timeout", type=float, default=PATIENCE, help="seconds to wait for each answer of W&B")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with one_sentence_errors(arguments):
+        given = parser.parse_args(arguments)
+        report(given.source, given.baseline, given.out, given.results, given.busy, given.timeout)
+
+
+def report(
+    source: str,
+    baseline: str = "sinusoidal",
+    out: Path | None = None,
+    results: Path | None = None,
+    busy: bool = False,
+    timeout: float = PATIENCE,
+) -> None:
+    """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
+
+    Args:
+        source: runs/<experiment>, or wandb://entity/project/group.
+        baseline: the scheme the others are held against.
+        out: where the report goes; by default beside the runs, or in report-<group> for W&B's.
+        results: where to write the curves too, with the command and the commit; nothing is written without it.
+        busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
+        timeout: seconds to wait for each answer of W&B's server.
+
+    Raises:
+        UserError: if there is nothing to read, or the folder cannot be written.
+    """
+    from posenc.storage.run_directory import check_writable
+
+    sweep, folder = _read(source, timeout)
+    folder = out or folder
+    for option, place in (("--out", folder), ("--results", results)):
+        if place is not None:
+            check_writable(f"{option}={place}", place)
+    from posenc.analysis.comparison import compare, without_seconds
+    from posenc.report import tables
+
+    panels = compare(sweep, baseline)
+    panels = without_seconds(panels) if busy else panels
+    tables.show(panels, sweep.notices)
+    try:
+        _write(sweep, panels, folder)
+        print(f"\nReport: {folder / 'report.html'}")
+        if results is not None:
+            from posenc.report.export import keep
+
+            keep(sweep, panels, results)
+            print(f"Results: {results}")
+    except OSError as error:
+        raise UserError(f"the report cannot be written to {error.filename}: {error.strerror}") from error
+
+
+def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
+    if source.startswith(WANDB):
+        from posenc.analysis.wandb_runs import located, read_group
+
+        entity, project, group = located(source)
+        return read_group(entity, project, group, timeout=timeout), Path(f"report-{group}")
+    from posenc.analysis.runs import read_folder
+
+    return read_folder(Path(source)), Path(source)
+
+
+def _write(sweep: Sweep, panels: tuple, folder: Path) -> None:
+    from posenc.report import figures, page, tables
+    from posenc.storage.run_directory import write_whole
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figures.save_all(panels, folder)
+    write_whole(folder / "table.csv", tables.csv_text(panels))
+    write_whole(folder / "report.html", page.html(sweep, panels))
+
+
+if __name__ == "__main__":
+    main()

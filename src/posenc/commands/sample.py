@@ -1,0 +1,55 @@
+"""`python -m posenc.sample <run directory> --prompt "In the beginning"`: text from a finished run."""
+
+import argparse
+from pathlib import Path
+
+from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.errors import UserError
+from posenc.evaluation.load import load
+
+MOST_TOKENS = 1_000_000
+"""More would take days."""
+
+
+def main() -> None:
+    """Read the command line, load the run, print."""
+    parser = Arguments(prog="python -m posenc.sample", description="Print text that a run's model writes.")
+    parser.add_argument("run", type=Path, help="a run directory: runs/<experiment>/<pos>/seed...")
+    parser.add_argument("--prompt", help="what it goes on from; a masked model fills each _ in it")
+    parser.add_argument("--tokens", type=int, default=500, help="how much it writes (default: 500)")
+    parser.add_argument(
+        "--temperature", type=float, default=0.8, help="from 0.01 to 100; lower is safer (default: 0.8)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="another seed, another text (default: 0)")
+    arguments = parser.parse_args()
+    with one_sentence_errors():
+        _check(arguments)
+        trained = load(arguments.run)
+        objective, context = trained.objective, trained.config["context"]
+        prompt = arguments.prompt or objective.prompt
+        from posenc.objectives.sampling import Sampling
+
+        sampling = Sampling(arguments.tokens, arguments.temperature, arguments.seed)
+        print(objective.answer(trained.model, trained.tokenizer, prompt, context, sampling))
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if not 0.01 <= arguments.temperature <= 100:  # below, the chances overflow; above, they are all alike
+        raise UserError(f"--temperature={arguments.temperature} must be between 0.01 and 100")
+    if not 1 <= arguments.tokens <= MOST_TOKENS:
+        raise UserError(f"--tokens={arguments.tokens} must be between 1 and {MOST_TOKENS}")
+    if not 0 <= arguments.seed < 2**63:
+        raise UserError(f"--seed={arguments.seed} must be between 0 and 2^63 - 1")
+    if arguments.prompt is not None and not _is_text(arguments.prompt):
+        raise UserError("--prompt must be UTF-8 text, and not empty")
+
+
+def _is_text(prompt: str) -> bool:
+    try:
+        return len(prompt.encode()) > 0
+    except UnicodeEncodeError:
+        return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""Tokenizers: text to numbers and back."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from posenc.data.readers import END
+from posenc.errors import UserError, needed_for
+from posenc.storage.atomic import whole
+
+FILE = "tokenizer.json"
+
+
+class Tokenizer(Protocol):
+    """Turns text into tokens. Every token stands for a known number of bytes.
+
+    Attributes:
+        vocab_size: V.
+        name: what a cache of its tokens is called.
+        learns: whether it has a vocabulary to learn from a text.
+    """
+
+    vocab_size: int
+    learns: bool
+
+    @property
+    def name(self) -> str: ...
+
+    def fingerprint(self) -> str:
+        """What identifies the mapping from text to tokens, once it has been learnt."""
+        ...
+
+    def train(self, text: Iterable[bytes]) -> None:
+        """Learn the vocabulary from the training split."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write what was learnt, if anything, to FILE in a folder."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: if it cannot be read, or is of another vocabulary.
+        """
+        ...
+
+    def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
+        """Chunks of text -> chunks of token ids, each (N,) in the smallest unsigned type that holds V."""
+        ...
+
+    def decode(self, tokens: Iterable[int]) -> str: ...
+
+    def byte_lengths(self) -> np.ndarray:
+        """How many bytes of text each token stands for: (V,) int64."""
+        ...
+
+
+def smallest_dtype(vocab_size: int) -> np.dtype:
+    """uint8, uint16 or uint32, whichever is the smallest that holds every token id."""
+    return np.min_scalar_type(vocab_size - 1)
+
+
+class Bytes:
+    """A token is a byte. The text may be anything, also what is not UTF-8."""
+
+    vocab_size = 256
+    name = "bytes"
+    learns = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def train(self, text: Iterable[bytes]) -> None:
+        """Nothing to learn."""
+
+    def save(self, folder: Path) -> None:
+        """Nothing to keep."""
+
+    def load(self, folder: Path) -> None:
+        """Nothing was kept."""
+
+    def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
+        return (np.frombuffer(chunk, dtype=np.uint8) for chunk in text)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return bytes(tokens).decode(errors="replace")
+
+    def byte_lengths(self) -> np.ndarray:
+        return np.ones(256, dtype=np.int64)
+
+
+class BytePairs:
+    """Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes as in GPT-2), trained on the training split.
+
+    Args:
+        vocab_size: V: 256 bytes, the end of a document, and what is merged.
+
+    Raises:
+        ValueError: if vocab_size leaves nothing to merge, or does not fit in 32 bits.
+        UserError: if the package `tokenizers` is not installed.
+    """
+
+    learns = True
+
+    def __init__(self, vocab_size: int = 4096) -> None:
+        if vocab_size <= 257:
+            raise ValueError(f"vocab_size={vocab_size} must be above 257: 256 bytes and the end of a document")
+        if vocab_size >= 2**32:
+            raise ValueError(f"vocab_size={vocab_size} must be below 2^32")
+        with needed_for("tokenizer=bpe"):
+            import tokenizers  # noqa: F401
+        self.vocab_size = vocab_size
+        self._tokenizer: Any = None
+
+    @property
+    def name(self) -> str:
+        return f"bpe{self.vocab_size}"
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
+
+    def train(self, text: Iterable[bytes]) -> None:
+        """Learn the merges.
+
+        Raises:
+            UserError: if the text is not UTF-8, or does not support so large a vocabulary.
+        """
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+        print(f"Training a tokenizer of {self.vocab_size:,} tokens on the training split.", flush=True)
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.vocab_size,
+            special_tokens=[END.decode()],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(map(_as_text, text), trainer)
+        if tokenizer.get_vocab_size() < self.vocab_size:
+            raise UserError(
+                f"tokenizer.vocab_size={self.vocab_size} is more than the training text supports: "
+                f"at most {tokenizer.get_vocab_size()}"
+            )
+        self._tokenizer = tokenizer
+
+    def save(self, folder: Path) -> None:
+        data = self._tokenizer.to_str().encode()
+        with whole(folder / FILE, lambda: len(data)) as writing:
+            writing.stream.write(data)
+
+    def load(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        file = folder / FILE
+        try:
+            read = Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        except Exception as error:  # the package raises bare Exception
+            raise UserError(f"{file} cannot be read: {' '.join(str(error).split())[:200]}") from error
+        if read.get_vocab_size() != self.vocab_size:
+            raise UserError(f"{file} has {read.get_vocab_size()} tokens where vocab_size={self.vocab_size}")
+        self._tokenizer = read
+
+    def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
+        dtype = smallest_dtype(self.vocab_size)
+        for chunk in text:
+            lines = _as_text(chunk).splitlines(keepends=True)
+            pieces = ["".join(lines[first : first + 256]) for first in range(0, len(lines), 256)]
+            encoded = self._tokenizer.encode_batch_fast(pieces)  # pieces are encoded in parallel
+            yield np.concatenate([np.array(piece.ids, dtype=dtype) for piece in encoded])
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return self._tokenizer.decode(list(tokens), skip_special_tokens=False)
+
+    def byte_lengths(self) -> np.ndarray:
+        # In byte-level BPE each character of a token's name stands for one byte, and END is one byte too.
+        return np.array([len(self._tokenizer.id_to_token(token)) for token in range(self.vocab_size)])
+
+
+def _as_text(chunk: bytes) -> str:
+    """A chunk decoded.
+
+    Raises:
+        UserError: if it is not UTF-8.
+    """
+    try:
+        return chunk.decode()
+    except UnicodeDecodeError as error:
+        around = chunk[max(0, error.start - 20) : error.start + 20]
+        raise UserError(
+            f"tokenizer=bpe needs UTF-8 text, and this is none: {around!r}; tokenizer=bytes takes any"
+        ) from error

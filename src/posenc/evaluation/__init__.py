@@ -1,0 +1,1 @@
+"""Finished runs: loaded, and read in longer windows."""

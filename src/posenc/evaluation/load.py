@@ -1,0 +1,102 @@
+"""A finished run's model, read back from its directory."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.errors import UserError
+from posenc.storage import checkpoint_files
+
+if TYPE_CHECKING:
+    from posenc.data.tokenizers import Tokenizer
+    from posenc.model import Transformer
+    from posenc.objectives.objective import Objective
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run came to.
+
+    Attributes:
+        model: with the weights of the last checkpoint, on the CPU.
+        objective: what it predicts.
+        tokenizer: the run's own.
+        config: every value that made it.
+    """
+
+    model: "Transformer"
+    objective: "Objective"
+    tokenizer: "Tokenizer"
+    config: dict[str, Any]
+
+
+def last_checkpoint(run: Path) -> Path:
+    """The newest checkpoint of a run that is whole.
+
+    Raises:
+        UserError: if there is no run, or no checkpoint in it.
+    """
+    if not (run / "config.yaml").exists():
+        raise UserError(f"{run} is not a run directory: it has no config.yaml")
+    checkpoint, damaged = checkpoint_files.newest(run / "checkpoints")
+    if checkpoint is None:
+        raise UserError(f"{damaged[0]} is damaged" if damaged else f"{run} has no checkpoint")
+    if damaged:
+        print(f"{damaged[0]} is damaged; {checkpoint.name} is used.", file=sys.stderr)
+    return checkpoint
+
+
+def load(run: Path) -> Trained:
+    """The model, objective, tokenizer and configuration of a run, from its last checkpoint.
+
+    Raises:
+        UserError: if there is no run, no checkpoint in it, or one that cannot be read.
+    """
+    checkpoint = last_checkpoint(run)
+    config = _configuration(run)
+    from posenc.config.instantiate import build, build_model
+
+    tokenizer = build(config, "tokenizer")
+    objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
+    tokenizer.load(run)
+    model = build_model(config, objective)
+    _load_weights(model, checkpoint)
+    return Trained(model, objective, tokenizer, config)
+
+
+def _configuration(run: Path) -> dict[str, Any]:
+    """What made a run. It may be a stranger's: nothing in it is looked up on this machine.
+
+    Raises:
+        UserError: if it cannot be read, or is not one that this program writes.
+    """
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from posenc.config.schema import check_groups
+
+    file = run / "config.yaml"
+    try:
+        config: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError, OmegaConfBaseException) as error:
+        raise UserError(f"{file} cannot be read: {str(error).partition(chr(10))[0]}") from error
+    if not isinstance(config, dict) or "attention" not in config:
+        raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
+    try:
+        check_groups(config, ("tokenizer", "objective", "model", "pos", "attention"))
+    except UserError as error:
+        raise UserError(f"{file} is not one that this program writes: {error}") from error
+    for key in ("seed", "context", "batch_size"):
+        if type(config.get(key)) is not int:
+            raise UserError(f"{file} is not one that this program writes: {key} must be a whole number")
+    return config
+
+
+def _load_weights(model: "Transformer", checkpoint: Path) -> None:
+    weights = checkpoint_files.load(checkpoint)["state_dict"]
+    try:
+        model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise UserError(f"{checkpoint} is of another model than config.yaml describes") from error

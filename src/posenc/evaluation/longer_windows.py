@@ -1,0 +1,102 @@
+"""The loss of a trained model in windows of several lengths, and at every position in them."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc.data.batches import validation_windows
+from posenc.data.cache import Tokens
+from posenc.evaluation.load import Trained
+from posenc.storage.lengths_file import TIMES, AtLength
+
+TEXT = 65_536
+"""Tokens of validation text read at each length, if there are so many."""
+
+AT_ONCE = 8_192
+"""Tokens a forward pass, or one window if that is longer: longer windows come in smaller batches."""
+
+PER_DOUBLING = 4
+"""Buckets of positions between any position and its double."""
+
+
+def at_lengths(trained: Trained, tokens: Tokens) -> tuple[AtLength, ...]:
+    """The model at each of TIMES its training length, always on the same text.
+
+    The text is cut into spans of the longest window, evenly spread over the split, and each span into as many windows
+    as fit in it one after the other. So a length reads what the others read, but for a rest of a span shorter than a
+    window.
+
+    Args:
+        tokens: the validation split.
+    """
+    context, ahead = trained.config["context"], trained.objective.lookahead
+    lengths = {times: round(context * times) for times in TIMES}
+    longest = max((length for length in lengths.values() if length + ahead <= len(tokens)), default=0)
+    spans = validation_windows(tokens, max(1, TEXT // max(1, longest)), longest + ahead)
+
+    def entry(times: float, length: int) -> AtLength:
+        table = trained.model.scheme.longest
+        if table is not None and length > table:
+            return AtLength(times, length, no_entry=f"it can place only {table} positions")
+        if length > longest:
+            return AtLength(times, length, no_entry=f"the validation split has only {len(tokens):,} tokens")
+        return _measured(trained, spans.unfold(1, length + ahead, length).flatten(0, 1), times, length, context)
+
+    return tuple(entry(times, length) for times, length in lengths.items())
+
+
+def own_validation_loss(trained: Trained, tokens: Tokens) -> float:
+    """The loss on the windows that the run was validated on, in nats per token."""
+    ahead = trained.objective.lookahead
+    windows = validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + ahead)
+    return float(_by_position(trained, windows)[0].mean())
+
+
+def bucket_edges(context: int, length: int) -> list[int]:
+    """0, 1, 2, 3 ... length: PER_DOUBLING buckets to a doubling of the position, one of them ending at the context."""
+    doublings = math.ceil(math.log2(max(context, length)))
+    steps = range(-PER_DOUBLING * doublings, PER_DOUBLING * doublings + 1)
+    marks = {round(context * 2 ** (step / PER_DOUBLING)) for step in steps}
+    return sorted({0, length, *(mark for mark in marks if 0 < mark < length)})
+
+
+def _measured(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> AtLength:
+    """windows (N, length + lookahead)."""
+    losses, read = _by_position(trained, windows)
+    nats = float(losses.mean())
+    if not math.isfinite(nats):
+        return AtLength(times, length, no_entry="its loss is not a number")
+    edges = bucket_edges(context, length)
+    means = np.add.reduceat(losses, edges[:-1]) / np.diff(edges)
+    bits = nats * len(windows) * length / math.log(2) / read
+    rounded = tuple(round(float(mean), 6) for mean in means)
+    return AtLength(times, length, len(windows), nats, bits, tuple(edges), rounded)
+
+
+@torch.no_grad()
+def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
+    """windows (N, T + lookahead) -> mean nats at each position (T,), and how many bytes were predicted in all."""
+    trained.model.eval()
+    lengths = torch.from_numpy(trained.tokenizer.byte_lengths())
+    total, read = torch.zeros(()), 0
+    for batch in _batches(windows):
+        losses, targets = _losses(trained, batch)
+        total = total + losses.cpu().double().sum(0)
+        read += int(lengths[targets.cpu()].sum())
+    return (total / len(windows)).numpy(), read
+
+
+def _batches(windows: Tensor) -> Iterator[Tensor]:
+    return iter(windows.split(max(1, AT_ONCE // windows.shape[1])))
+
+
+def _losses(trained: Trained, window: Tensor) -> tuple[Tensor, Tensor]:
+    """window (B, T + lookahead) -> nats at each position (B, T), and the tokens that were predicted there (B, T)."""
+    window = window.to(next(trained.model.parameters()).device)
+    inputs, targets = trained.objective.examples(window, window.new_empty(*window.shape, 0))
+    logits = trained.model(inputs).float()
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets), targets

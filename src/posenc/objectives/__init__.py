@@ -1,0 +1,5 @@
+"""What a model predicts, what is sampled from it, and the baselines that know no order."""
+
+from posenc.objectives.objective import UNSEEN, Causal, Masked, Objective
+
+__all__ = ["UNSEEN", "Causal", "Masked", "Objective"]

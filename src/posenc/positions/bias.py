@@ -1,0 +1,118 @@
+"""Schemes that add to the attention logits what depends on the offset i - j alone: the door `bias`."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from posenc.positions.base import EMBEDDING_STD, PositionScheme
+from posenc.positions.tables import ExactTable
+
+
+def _offsets(positions: Tensor) -> Tensor:
+    """positions (T,) -> i - j for query i and key j, (T, T): positive where the key stands before the query."""
+    return positions[:, None] - positions[None, :]
+
+
+def slopes(heads: int) -> list[float]:
+    """One slope a head, 2^(-8/H), 2^(-16/H) .. 2^-8 (Press et al. 2021, section 3).
+
+    Where H is not a power of two, the slopes are those of the next lower power, then every second one of twice that
+    power, as in the authors' code.
+    """
+
+    def geometric(count: int) -> list[float]:
+        return [2.0 ** (-8 * head / count) for head in range(1, count + 1)]
+
+    lower = 1 << (heads.bit_length() - 1)
+    return geometric(lower) + geometric(2 * lower)[::2][: heads - lower]
+
+
+class Alibi(PositionScheme):
+    """Attention with linear biases: a head's logits fall by its slope a token of distance (Press et al. 2021).
+
+    The paper defines -slope (i - j) for the keys j <= i of a causal model. This is -slope |i - j|, which is the same
+    there, since the future is hidden, and its symmetric form in a model that reads both ways. The paper adds it
+    after the division by sqrt(Dh), and so does the attention here.
+
+    Args:
+        heads: H.
+
+    Raises:
+        ValueError: for fewer than one head.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        if heads < 1:
+            raise ValueError(f"heads={heads} must be at least 1")
+        self.slopes = ExactTable(torch.tensor(slopes(heads), dtype=torch.float64))
+
+    def bias(self, positions: Tensor) -> Tensor:
+        """positions (T,) -> (H, T, T), float32."""
+        return -self.slopes.table[:, None, None] * _offsets(positions).abs()
+
+
+def bucket(distance: int, buckets: int, longest: int) -> int:
+    """Which of the buckets of one direction a distance >= 0 falls in (Raffel et al. 2020, section 2.1).
+
+    The first half of the buckets hold one distance each; bucket half + k begins at half (longest / half)^(k / rest),
+    and the last one has no end. In whole numbers, since a logarithm in float32 may miss a boundary.
+    """
+    half = buckets // 2
+    if distance < half:
+        return distance
+    rest = buckets - half
+    return half + sum(distance**rest >= half ** (rest - k) * longest**k for k in range(1, rest))
+
+
+class T5(PositionScheme):
+    """A trained number a head and bucket of distances, shared by all layers (Raffel et al. 2020, section 2.1).
+
+    T5 adds the numbers to logits that are not divided by sqrt(Dh), the attention here to logits that are; so they are
+    multiplied by sqrt(Dh), without which a short training at the learning rate of the other weights could hardly move
+    them. They start as small as the model's other weights (std 0.02; T5's own code has 1/sqrt(D)).
+
+    Args:
+        heads: H.
+        head_dim: Dh.
+        buckets: trained numbers a head. A model that reads both ways has half of them for each direction.
+        max_distance: at this distance and beyond, all share the last bucket.
+        bidirectional: whether a token sees what comes after it. If not, offsets into the future, which are hidden,
+            share the bucket of distance 0.
+
+    Raises:
+        ValueError: for fewer than one head; if there are fewer than 2 buckets a direction, or an odd number of them
+            for two; or if max_distance lies in the buckets that hold one distance each.
+    """
+
+    buckets: Tensor
+
+    def __init__(
+        self, heads: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = False, head_dim: int = 1
+    ) -> None:
+        super().__init__()
+        for name, value in (("heads", heads), ("head_dim", head_dim)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
+        if bidirectional and buckets % 2:
+            raise ValueError(f"buckets={buckets} must be even: half of them for each direction")
+        directions = 2 if bidirectional else 1
+        if buckets < 2 * directions:
+            raise ValueError(f"buckets={buckets} must be at least {2 * directions}")
+        each = buckets // directions
+        if max_distance <= each // 2:
+            raise ValueError(f"max_distance={max_distance} must be above {each // 2}, the buckets of one distance")
+        self.max_distance, self.scale = max_distance, math.sqrt(head_dim)
+        self.table = nn.Embedding(buckets, heads)
+        behind = [bucket(distance, each, max_distance) for distance in range(max_distance + 1)]
+        ahead = [each + number if bidirectional else 0 for number in behind[:0:-1]]
+        self.register_buffer("buckets", torch.tensor(ahead + behind), persistent=False)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        nn.init.normal_(self.table.weight, std=EMBEDDING_STD, generator=generator)
+
+    def bias(self, positions: Tensor) -> Tensor:
+        """positions (T,) -> (H, T, T)."""
+        offsets = _offsets(positions).clamp(-self.max_distance, self.max_distance)
+        return self.scale * self.table(self.buckets[offsets + self.max_distance]).permute(2, 0, 1)

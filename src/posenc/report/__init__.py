@@ -1,0 +1,1 @@
+"""Rendering only: text, tables, figures and pages of what analysis computed."""

@@ -1,0 +1,1 @@
+"""Files on disk: written atomically, read with suspicion."""

@@ -1,0 +1,130 @@
+"""What a sweep does beside its jobs: it goes on after a failed one, and compares what there is at the end."""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from posenc.distributed import first_to_tell
+from posenc.errors import FAILED, Echo, RunError, Stopped, UserError
+from posenc.storage.run_directory import FAILED_JOBS, HOLDER, failed_jobs
+
+NOTES = "POSENC_FAILED_JOBS"
+"""The environment variable that tells the jobs of a sweep, wherever they run, where to note what went wrong."""
+
+
+@contextmanager
+def failures_noted() -> Iterator[None]:
+    """Inside a job of a sweep: tell and write down what went wrong, so that the next job gets its turn.
+
+    It goes through a file, a line a failure, since jobs may run in processes or on machines of their own.
+    """
+    if parent_process() is not None:
+        _end_with_parent()
+    try:
+        yield
+    except Stopped as stopped:
+        if _orphaned():  # or it would go on with the next job
+            print(stopped, file=sys.stderr, flush=True)
+            os._exit(stopped.exit_code)
+        raise
+    except Exception as error:
+        hydra = HydraConfig.get()
+        told = isinstance(error, UserError | RunError)
+        sentence = str(error) if told else f"{type(error).__name__}: {error}"
+        if not told:
+            traceback.print_exc()
+        if isinstance(error, Echo) or not first_to_tell(sentence, FAILED):
+            return  # one of several processes that trained this job has told and noted it
+        note(hydra.job.override_dirname or "the only job", sentence, Path(hydra.sweep.dir))
+
+
+def note(job: str, error: str, folder: Path) -> None:
+    """Tell that a job failed, and write it down.
+
+    Args:
+        job: its name.
+        error: a sentence.
+        folder: of the sweep, where it is noted if the environment names no other file.
+    """
+    print(f"{job} failed: {error}", file=sys.stderr, flush=True)
+    noted = Path(os.environ.get(NOTES) or folder / FAILED_JOBS)
+    noted.parent.mkdir(parents=True, exist_ok=True)
+    with noted.open("a") as stream:
+        stream.write(json.dumps({"job": job, "error": error}) + "\n")
+
+
+def _end_with_parent() -> None:
+    """Have Linux send this process SIGTERM when the process of the sweep dies, however it dies."""
+    death_signal = 1  # PR_SET_PDEATHSIG: linux/prctl.h
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").prctl(death_signal, signal.SIGTERM)
+
+
+def _orphaned() -> bool:
+    parent = parent_process()
+    return parent is not None and os.getppid() != parent.pid
+
+
+SAVING = 10.0
+"""Seconds that runs in other processes get for saving themselves."""
+
+
+class Comparison(Callback):
+    """Hydra's callback around a sweep: the comparison and the report at its end.
+
+    Leaves with exit code 1 if a job failed, 2 if there is nothing to compare.
+    """
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        noted = (Path(config.hydra.sweep.dir) / FAILED_JOBS).absolute()
+        noted.unlink(missing_ok=True)
+        os.environ[NOTES] = str(noted)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, lambda *_: _wait_for_savings(noted.parent))
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        from posenc.config.command_line import one_sentence_errors
+
+        folder = Path(config.hydra.sweep.dir)
+        code = 0
+        try:
+            from posenc.commands.report import report
+
+            with one_sentence_errors():
+                report(str(folder))
+        except ModuleNotFoundError as missing:  # a training machine need not have what the report needs
+            print(f"No comparison here, {missing.name} is not installed: elsewhere, python -m posenc.report {folder}")
+        except SystemExit as told:
+            code = int(told.code or 0)
+        except Exception:  # Hydra would make a warning of it, and the sweep would end with 0
+            traceback.print_exc()
+            code = FAILED
+        failed = failed_jobs(folder)
+        for job in failed:
+            print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
+        if failed:
+            print("The same command trains what is missing.", file=sys.stderr)
+        if failed or code:
+            sys.exit(FAILED if failed else code)
+
+
+def _wait_for_savings(folder: Path) -> None:
+    """What Ctrl-C does between jobs: runs in other processes have had it too, and are killed after this returns."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one does not wait
+    until = time.monotonic() + SAVING
+    while any(folder.glob(f"*/*/{HOLDER}")) and time.monotonic() < until:
+        time.sleep(0.05)
+    raise KeyboardInterrupt

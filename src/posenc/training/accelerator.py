@@ -1,0 +1,154 @@
+"""What a run trains on, chosen by itself unless it is told."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from posenc.distributed import place
+from posenc.errors import UserError
+from posenc.model import Transformer
+from posenc.objectives.objective import loss_of
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
+
+Precision = Literal["auto", "32-true", "bf16-mixed"]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Device, precision and compilation.
+
+    Args:
+        accelerator: "auto" takes a GPU if there is one.
+        precision: "auto" is bf16-mixed where the hardware multiplies bf16 matrices faster, otherwise 32-true.
+        compile: whether model and loss go through torch.compile, as one graph; "auto" does so on a CUDA GPU.
+        cuda_graphs: whether a compiled step is recorded once and replayed as a whole, for models so small that
+            starting each kernel takes longer than the kernel.
+
+    Raises:
+        ValueError: if there is no such device.
+    """
+
+    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"
+    precision: Precision = "auto"
+    compile: bool | Literal["auto"] = "auto"
+    cuda_graphs: bool = False
+
+    def __post_init__(self) -> None:
+        there = {
+            "cuda": torch.cuda.is_available(),
+            "mps": torch.backends.mps.is_available(),
+            "gpu": torch.cuda.is_available() or torch.backends.mps.is_available(),
+        }
+        if not there.get(self.accelerator, True):
+            raise ValueError(f"accelerator={self.accelerator}: this machine has none; use auto or cpu")
+        if self.cuda_graphs and not (self.compiles() and self._may_use_cuda()):
+            raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
+
+    def world(self) -> int:
+        """How many processes train together, with a device each.
+
+        Raises:
+            UserError: if that is not how many have been started.
+        """
+        if place().world > 1:
+            started = place().world
+            raise UserError(
+                f"{started} processes were started, and this trainer is for one: trainer=ddp or trainer=fsdp"
+            )
+        return 1
+
+    def spread(self) -> dict[str, Any]:
+        """What Lightning's trainer is told of the processes: there is one, also where SLURM has something to say."""
+        from lightning.pytorch.plugins.environments import LightningEnvironment
+
+        return {"devices": 1, "plugins": [LightningEnvironment()]}
+
+    def loss(self, model: Transformer, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:  # noqa: ARG002
+        """What gives the loss of a model, inputs and targets, (B, T) each, on the device that this process has."""
+        return self.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+
+    def whole(self, model: Transformer) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Inside, this process has all weights of the model."""
+        return nullcontext()
+
+    def trainer(self, plugins: Sequence[Any] = (), **settings: Any) -> "Trainer":
+        """Lightning's trainer on this hardware.
+
+        Raises:
+            ValueError: if this machine lacks the device asked for.
+        """
+        from lightning.pytorch import Trainer
+        from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+        spread = self.spread()
+        spread["plugins"] = [*plugins, *spread["plugins"]]
+        try:
+            trainer = Trainer(accelerator=self.accelerator, precision=self.chosen_precision(), **spread, **settings)
+        except (MisconfigurationException, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
+        if trainer.strategy.root_device.type == "cpu":
+            keep_freed_memory()
+        # Lightning would have all processes ask the first in every step whether it was told to stop, and wait for it.
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+        return trainer
+
+    def compiles(self) -> bool:
+        """Whether model and loss are compiled."""
+        return self._may_use_cuda() if self.compile == "auto" else self.compile
+
+    def _may_use_cuda(self) -> bool:
+        return self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+
+    def compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """The function, compiled if that is wanted: one graph for every shape of its inputs."""
+        if not self.compiles():
+            return function
+        # A sweep is one process, and torch gives up compiling a function that has been compiled for many schemes.
+        torch.compiler.reset()
+        mode = "reduce-overhead" if self.cuda_graphs else None
+        return torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
+
+    def chosen_precision(self) -> Any:
+        """The precision in use: "32-true" or "bf16-mixed"."""
+        if self.precision != "auto":
+            return self.precision
+        on_gpu = self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+        on_mps = self.accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available()
+        fast = ampere_or_later() if on_gpu else not on_mps and cpu_multiplies_bf16()
+        return "bf16-mixed" if fast else "32-true"
+
+
+def best_device() -> torch.device:
+    """The machine's accelerator if it has one, otherwise its CPU."""
+    return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+
+
+def ampere_or_later() -> bool:
+    """Whether the GPU has bf16 tensor cores (compute capability 8.0 and up)."""
+    return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def cpu_multiplies_bf16() -> bool:
+    """Whether the CPU has instructions for bf16 products (AVX512-BF16 or AMX)."""
+    abilities = torch.cpu.get_capabilities()
+    return bool(abilities.get("avx512_bf16") or abilities.get("amx_bf16"))
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what torch frees for the next step; other C libraries have no such call.
+
+    Large tensors are otherwise given back to the system and faulted in again, page by page, in every step.
+    """
+    keep, directly = -1, -4  # M_TRIM_THRESHOLD, M_MMAP_MAX: malloc.h
+    with suppress(OSError, AttributeError):
+        c_library = ctypes.CDLL("libc.so.6")
+        c_library.mallopt(keep, 2**31 - 1)
+        c_library.mallopt(directly, 0)

@@ -1,0 +1,234 @@
+"""Runs evaluated beyond their training length, through the real command line."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc.storage.run_directory import read_metrics
+from tests.conftest import ROOT, clean_environment, only
+
+SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "context=16", "pos=none,learned,rope")
+
+
+def python(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+
+
+def extrapolate(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return python("-m", "posenc.extrapolate", *arguments)
+
+
+def report(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return python("-m", "posenc.report", folder, "--baseline", "none", *arguments)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A finished sweep's folder, not evaluated yet."""
+    runs = tmp_path_factory.mktemp("trained") / "runs"
+    result = python("train.py", f"runs={runs}", *SWEEP)
+    assert result.returncode == 0, result.stderr
+    return runs / "smoke"
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained, tmp_path_factory) -> tuple[Path, str]:
+    """A copy of it, evaluated, and what the command printed."""
+    folder = tmp_path_factory.mktemp("evaluated") / "smoke"
+    shutil.copytree(trained, folder)
+    result = extrapolate(folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    return folder, result.stdout
+
+
+@pytest.fixture
+def folder(trained, tmp_path) -> Path:
+    return shutil.copytree(trained, tmp_path / "smoke")
+
+
+@pytest.fixture
+def again(evaluated, tmp_path) -> Path:
+    """A copy of the evaluated folder."""
+    return shutil.copytree(evaluated[0], tmp_path / "smoke")
+
+
+def run(folder: Path, scheme: str) -> Path:
+    return only(folder / scheme, "seed0-*")
+
+
+def lengths(folder: Path, scheme: str) -> dict:
+    return json.loads((run(folder, scheme) / "lengths.json").read_text())
+
+
+@pytest.mark.parametrize("scheme", ["none", "learned", "rope"])
+def test_the_checkpoint_has_the_validation_loss_that_the_run_wrote_down(evaluated, scheme):
+    summary = json.loads((run(evaluated[0], scheme) / "summary.json").read_text())
+    assert lengths(evaluated[0], scheme)["val_loss"] == pytest.approx(summary["val_loss"], abs=1e-5)
+    once = lengths(evaluated[0], scheme)["entries"][0]
+    assert (once["times"], once["length"]) == (1, 16)
+    assert once["bits_per_byte"] == pytest.approx(summary["bits_per_byte"], abs=0.3)  # other windows of the text
+
+
+def test_every_length_has_an_entry_but_those_past_the_table(evaluated):
+    for scheme in ("none", "rope"):
+        entries = lengths(evaluated[0], scheme)["entries"]
+        assert [entry["length"] for entry in entries] == [16, 20, 24, 32, 64, 128]
+        assert all(0 < entry["bits_per_byte"] < 9 for entry in entries)
+    learned = lengths(evaluated[0], "learned")["entries"]
+    assert [entry["bits_per_byte"] is None for entry in learned] == [False] + [True] * 5
+    assert {entry["no_entry"] for entry in learned[1:]} == {"it can place only 16 positions"}
+
+
+def test_the_table_has_a_row_a_scheme_and_fits_80_columns(evaluated):
+    printed = evaluated[1]
+    assert max(map(len, printed[printed.index("Bits per byte") :].splitlines())) <= 80
+    assert re.search(r"rope +1 +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3}", printed)
+    assert re.search(r"learned +1 +\d\.\d{3} +– +– +– +– +–", printed)
+    assert "No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 16 positions." in " ".join(
+        printed.split()
+    )
+    assert "In windows of 32 tokens, twice those trained at, a byte costs" in printed
+
+
+def test_a_second_call_evaluates_nothing_and_prints_the_same_table(evaluated, again):
+    before = {file: file.read_text() for file in again.glob("*/*/lengths.json")}
+    for file in before:
+        file.touch()
+    times = {file: file.stat().st_mtime_ns for file in before}
+    result = extrapolate(again)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("evaluated before") == 3
+    assert {file: file.stat().st_mtime_ns for file in before} == times
+    first, second = (text[text.index("Bits per byte") :] for text in (evaluated[1], result.stdout))
+    assert first == second
+    assert "evaluated in" in extrapolate(again, "--again").stdout
+    assert all(file.stat().st_mtime_ns > times[file] for file in before)
+    assert {file: file.read_text() for file in before} == before
+
+
+def test_a_checkpoint_that_has_changed_is_evaluated_again(again):
+    scale_weight(run(again, "rope"), "model.norm.weight", 1.001)
+    before = lengths(again, "rope")
+    result = extrapolate(again)
+    assert (result.returncode, result.stdout.count("evaluated before")) == (0, 2)
+    assert lengths(again, "rope")["checkpoint"] != before["checkpoint"]
+    assert lengths(again, "rope")["entries"] != before["entries"]
+
+
+def test_a_file_that_is_damaged_or_of_another_run_is_not_trusted(again):
+    sound = (run(again, "rope") / "lengths.json").read_text()
+    (run(again, "rope") / "lengths.json").write_text(sound[:500])
+    shutil.copy(run(again, "learned") / "lengths.json", run(again, "none") / "lengths.json")
+    told = " ".join(report(again).stdout.split())
+    assert "lengths.json cannot be used: it is damaged, or not written by this program" in told
+    assert "lengths.json cannot be used: it is of learned/seed0-" in told
+    result = extrapolate(again)
+    assert result.returncode == 0
+    assert result.stderr.count("the run is evaluated again") == 2
+    assert (run(again, "rope") / "lengths.json").read_text() == sound
+
+
+def test_a_run_without_a_checkpoint_is_named_and_the_others_go_on(folder):
+    shutil.rmtree(run(folder, "none") / "checkpoints")
+    result = extrapolate(folder)
+    assert result.returncode == 0
+    assert result.stderr.count("\n") == 1
+    assert "none, seed 0 is not evaluated: " in result.stderr
+    assert "has no checkpoint" in result.stderr
+    assert {file.parts[-3] for file in folder.glob("*/*/lengths.json")} == {"learned", "rope"}
+
+
+def test_what_a_deleted_checkpoint_came_to_still_holds(again):
+    for checkpoints in again.glob("*/*/checkpoints"):
+        shutil.rmtree(checkpoints)
+    result = extrapolate(again)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("evaluated before") == 3
+    refused = extrapolate(again, "--again")
+    assert refused.returncode == 2
+    assert "could be evaluated" in refused.stderr
+    assert len(list(again.glob("*/*/lengths.json"))) == 3
+
+
+def other_weights(run: Path) -> None:
+    scale_weight(run, "model.embedding.weight", 3)
+
+
+def scale_weight(run: Path, name: str, factor: float) -> None:
+    """Change a checkpoint, and leave the checksum out of its name, as in those of the first versions."""
+    file = only(run / "checkpoints")
+    checkpoint = torch.load(file, weights_only=True)
+    checkpoint["state_dict"][name] *= factor
+    file.unlink()
+    torch.save(checkpoint, file.with_name("step-000000020.ckpt"))
+
+
+def half_a_checkpoint(run: Path) -> None:
+    file = only(run / "checkpoints")
+    file.write_bytes(file.read_bytes()[:5000])
+
+
+def other_text(run: Path) -> None:
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(re.sub(r"^text: .*$", "text: 0123456789abcdef", config, flags=re.M))
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (other_weights, "where summary.json says"),
+        (half_a_checkpoint, "is damaged"),
+        (other_text, "its text has changed since it was trained"),
+    ],
+)
+def test_what_is_not_the_run_s_own_is_refused_in_a_sentence(damage, sentence, folder):
+    for scheme in ("none", "learned"):
+        shutil.rmtree(folder / scheme)
+    damage(run(folder, "rope"))
+    result = extrapolate(folder)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("\n") == 2
+    assert not list(folder.glob("*/*/lengths.json*"))
+
+
+def test_a_folder_without_finished_runs_is_refused_in_a_sentence(folder, tmp_path):
+    for summary in folder.glob("*/*/summary.json"):
+        summary.unlink()
+    for place, sentence in ((tmp_path / "nowhere", "no runs in"), (folder, f"no run in {folder} is finished")):
+        result = extrapolate(place)
+        assert (result.returncode, sentence in result.stderr) == (2, True)
+        assert "Traceback" not in result.stderr
+
+
+def test_the_report_shows_longer_windows_where_there_are_any(evaluated, folder, tmp_path):
+    for source, there in ((evaluated[0], True), (folder, False)):
+        out = tmp_path / f"out{there}"
+        result = report(source, "--out", out, "--results", out / "kept")
+        assert (result.returncode, result.stderr) == (0, "")
+        page, readme = (out / "report.html").read_text(), (out / "kept" / "README.md").read_text()
+        for wanted in ("Beyond the training length", "In windows of 32 tokens, twice those trained at"):
+            assert (wanted in page) == there
+        assert ("posenc.extrapolate" in readme) == there
+        for file in ("lengths.png", "kept/lengths.png", "kept/lengths.csv", "kept/positions.csv"):
+            assert (out / file).exists() == there
+    rows = read_metrics(tmp_path / "outTrue" / "kept" / "lengths.csv")
+    assert len(rows) == 3 * 6
+    assert [row["bits_per_byte"] for row in rows if row["no_entry"]] == [""] * 5
+
+
+def test_a_model_that_fills_blanks_has_no_bits_per_byte(train, tmp_path):
+    result = train("experiment=smoke", "objective=masked", "logger=csv", "pos=none")
+    assert result.returncode == 0, result.stderr
+    told = extrapolate(tmp_path / "runs" / "smoke")
+    assert told.returncode == 2
+    assert "none, seed 0 is not evaluated: its objective fills blanks" in told.stderr
+    assert "Traceback" not in told.stderr

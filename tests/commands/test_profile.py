@@ -1,0 +1,143 @@
+"""Where the time of a step goes, through the real command line."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc.commands.profile import DEAREST, PHASES, STEPS, TRACED, Clock, training_step
+from posenc.storage.run_directory import read_metrics
+from posenc.training.accelerator import Hardware
+from tests.conftest import ROOT, clean_environment, composed, only
+
+
+def profile(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "posenc.profile", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory) -> tuple[Path, str]:
+    """The folder of the runs and what was printed."""
+    runs = tmp_path_factory.mktemp("profiled") / "runs"
+    result = profile("experiment=smoke", f"runs={runs}", "trainer.accelerator=cpu")
+    assert (result.returncode, result.stderr) == (0, "")
+    return runs, result.stdout
+
+
+def table(printed: str, header: str) -> list[tuple[str, float]]:
+    """Name and share of each row of the table under a header."""
+    rows = printed.partition(f"\n{header}")[2].partition("\n\n")[0].splitlines()[1:]
+    matches = [re.match(r"(.+?) {2,}.* ([\d.]+)%$", row) for row in rows]
+    return [(match[1], float(match[2])) for match in matches if match]
+
+
+def events(trace: Path) -> list[str]:
+    """The name of every range of time in a trace."""
+    return [event["name"] for event in json.loads(trace.read_text())["traceEvents"] if event.get("ph") == "X"]
+
+
+def test_the_ten_dearest_operations_come_dearest_first_and_are_shares_of_one_whole(profiled):
+    shares = [share for _, share in table(profiled[1], "operation")]
+    assert len(shares) == DEAREST == 10
+    assert shares == sorted(shares, reverse=True)
+    assert 30 < sum(shares) <= 100
+
+
+def test_the_phases_make_up_the_step(profiled):
+    phases = table(profiled[1], "phase")
+    assert [name for name, _ in phases] == list(PHASES)
+    assert sum(share for _, share in phases) == pytest.approx(100, abs=0.3)
+    assert re.search(r"^step +[\d.]+ +[\d,]+ tokens/s$", profiled[1], re.MULTILINE)
+
+
+def test_the_trace_holds_every_phase_of_every_traced_step_and_the_dearest_operation(profiled):
+    runs, printed = profiled
+    names = events(only(runs / "profiles"))
+    assert [names.count(phase) for phase in PHASES] == [TRACED] * len(PHASES)
+    dearest = table(printed, "operation")[0][0].removesuffix("..")  # long names are cut
+    assert any(name.startswith(dearest) for name in names)
+
+
+def test_nothing_but_the_trace_is_written(profiled):
+    runs, printed = profiled
+    assert [str(file.relative_to(runs)) for file in runs.rglob("*")] == ["profiles", "profiles/rope-tiny-cpu.json"]
+    assert f"Trace: {runs}/profiles/rope-tiny-cpu.json" in printed
+
+
+def test_a_second_profile_lies_beside_the_first(profiled):
+    runs, _ = profiled
+    first = runs / "profiles" / "rope-tiny-cpu.json"
+    before = first.read_bytes()
+    result = profile("experiment=smoke", "trainer=cpu", f"runs={runs}")
+    assert f"Trace: {runs}/profiles/rope-tiny-cpu-2.json" in result.stdout
+    assert first.read_bytes() == before
+    (runs / "profiles" / "rope-tiny-cpu-2.json").unlink()
+
+
+def test_what_is_profiled_is_what_the_arguments_describe(profiled, tmp_path):
+    out = tmp_path / "deeper" / "linear.json"
+    result = profile("experiment=smoke", "attention=linear", "pos=none", f"runs={tmp_path}/runs", "--out", out)
+    assert result.returncode == 0, result.stderr
+    softmax, linear = set(events(only(profiled[0] / "profiles"))), set(events(out))
+    assert "aten::cumsum" in linear - softmax
+    assert "aten::_softmax" in softmax - linear
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_steps_profiled_are_those_that_are_trained(train, tmp_path):
+    """A run's first losses, to the bit."""
+    overrides = ("experiment=smoke", "trainer=cpu", "pos=learned", "log_every=1")
+    assert train("logger=csv", *overrides).returncode == 0
+    trained = read_metrics(only(tmp_path / "runs" / "smoke" / "learned") / "metrics.csv")
+    config = composed(*overrides)
+    step = training_step(config, "kjv", Hardware("cpu", "32-true"), Clock(torch.device("cpu")))
+    assert [step().item() for _ in range(STEPS)] == [float(row["train_loss"]) for row in trained[:STEPS]]
+
+
+def test_a_trace_is_never_overwritten(tmp_path):
+    out = tmp_path / "mine.json"
+    out.write_text("mine")
+    result = profile("experiment=smoke", "--out", out)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"profile.py: --out={out} exists: name another file, or delete it\n"
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ("stepz=100", "stepz is not a key; did you mean steps"),
+        ("pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
+        ("batch_size=0", "batch_size=0 must be at least 1"),
+        ("context=300000", "context=300000 is too long for this corpus"),
+    ],
+)
+def test_a_wrong_argument_is_answered_in_one_sentence(argument, sentence, tmp_path):
+    result = profile(f"runs={tmp_path}/runs", argument)
+    assert sentence in result.stderr
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has that accelerator")
+def test_an_accelerator_that_is_not_there_is_not_replaced_by_another(tmp_path):
+    result = profile(f"runs={tmp_path}/runs", "trainer.accelerator=mps")
+    assert result.stderr == "profile.py: trainer.accelerator=mps: this machine has none; use auto or cpu\n"
+    assert result.returncode == 2
+
+
+def test_help_shows_how_it_is_called_and_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom posenc.commands.profile import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'lightning', 'numpy'} & set(sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "python -m posenc.profile pos=rope model=small trainer.compile=true" in result.stdout

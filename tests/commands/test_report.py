@@ -1,0 +1,220 @@
+"""From a sweep on the real command line to its table, its page in a real browser and the notebook."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posenc.analysis.runs import read_folder
+from posenc.storage.run_directory import read_metrics
+from tests.conftest import ROOT, clean_environment, only
+
+SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "pos=none,sinusoidal,rope", "seed=0,1")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory) -> tuple[Path, str]:
+    """A finished sweep's folder, and what the command printed."""
+    runs = tmp_path_factory.mktemp("sweep") / "runs"
+    command = [sys.executable, "train.py", f"runs={runs}", *SWEEP]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    assert (result.returncode, result.stderr) == (0, "")
+    return runs / "smoke", result.stdout
+
+
+@pytest.fixture
+def folder(swept, tmp_path) -> Path:
+    """A copy of the sweep's folder, to be damaged."""
+    shutil.copytree(swept[0], tmp_path / "smoke", ignore=shutil.ignore_patterns("*.ckpt"))
+    return tmp_path / "smoke"
+
+
+def report(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "posenc.report", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+
+
+def test_a_sweep_ends_with_the_comparison_and_its_report(swept):
+    folder, printed = swept
+    for text in ("After 20 steps", "after 100", "rope", "sinusoidal", "parameters", "bits per byte", "Report:"):
+        assert text in printed
+    assert "Against sinusoidal's lowest loss of" in printed
+    assert {"report.html", "curves.png", "curves.svg", "heads.png", "table.csv"} <= {f.name for f in folder.iterdir()}
+
+
+def test_the_table_holds_a_row_a_scheme_and_threshold(swept):
+    rows = read_metrics(swept[0] / "table.csv")
+    assert [(row["scheme"], row["fraction"]) for row in rows if row["scheme"] == "rope"] == [
+        ("rope", fraction) for fraction in ("0.25", "0.5", "0.75", "1.0")
+    ]
+    assert len(rows) == 12
+    baseline = [row for row in rows if row["scheme"] == "sinusoidal"]
+    assert all(float(row["speed_up_steps"]) == 1 and row["verdict"] == "baseline" for row in baseline)
+    run = json.loads((only(swept[0] / "rope", "seed0-*") / "summary.json").read_text())
+    other = json.loads((only(swept[0] / "rope", "seed1-*") / "summary.json").read_text())
+    rope = next(row for row in rows if row["scheme"] == "rope")
+    assert float(rope["val_loss"]) == pytest.approx((run["val_loss"] + other["val_loss"]) / 2, abs=1e-4)
+
+
+def test_the_report_command_gives_what_the_sweep_gave(folder):
+    before = (folder / "table.csv").read_text()
+    (folder / "table.csv").unlink()
+    result = report(folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (folder / "table.csv").read_text() == before
+    other = report(folder, "--baseline", "none", "--out", folder / "out")
+    assert "Against none's lowest loss" in other.stdout
+    assert (folder / "out" / "report.html").exists()
+
+
+def test_results_to_be_kept_are_small_and_say_what_made_them(folder):
+    assert report(folder, "--results", folder / "kept").returncode == 0
+    sizes = {file.name: file.stat().st_size for file in (folder / "kept").iterdir()}
+    assert max(sizes.values()) < 1_000_000
+    assert sizes.keys() == {"README.md", "curves.csv", "curves.png", "curves.svg", "heads.png", "table.csv"}
+    text = (folder / "kept" / "README.md").read_text()
+    for wanted in ("python train.py -m experiment=smoke", "torch 2.", "Commit", "Hardware", "Against sinusoidal's"):
+        assert wanted in text
+    rows = read_metrics(folder / "kept" / "curves.csv")
+    assert len(rows) == 3 * 2 * 2  # schemes, seeds, validations
+
+
+def test_a_sweep_goes_on_after_a_failed_job_and_names_it_at_the_end(train, tmp_path):
+    """A seed that is not allowed fails its jobs; the sound ones are trained and compared; then only the rest is."""
+    first = train(*SWEEP[:-2], "pos=none,sinusoidal", "seed=-1,0")
+    assert first.returncode == 1
+    assert "pos=none" in first.stderr
+    assert "failed: " in first.stderr
+    assert "seed=-1 must be between" in first.stderr
+    assert "Traceback" not in first.stderr
+    assert "After 20 steps" in first.stdout
+    assert len(list((tmp_path / "runs" / "smoke").glob("*/*/summary.json"))) == 2
+    again = train(*SWEEP[:-2], "pos=none,sinusoidal", "seed=0,1")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count("This run is finished") == 2
+    assert len(list((tmp_path / "runs" / "smoke").glob("*/*/summary.json"))) == 4
+
+
+def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
+    result = train(*SWEEP[:-2], "pos=rope", "seed=0,1")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "the baseline sinusoidal is missing (there are rope)" in result.stdout
+    assert re.search(
+        r"Validation loss after 20 steps: rope \d\.\d{3} \(\d\.\d{3}–\d\.\d{3}\) \(2 seeds\)", result.stdout
+    )
+
+
+def test_two_runs_at_a_time_give_the_curves_of_one_at_a_time(train, swept, tmp_path):
+    result = train(*SWEEP, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert result.returncode == 0, result.stderr
+    for file in swept[0].glob("*/*/metrics.csv"):
+        other = tmp_path / "runs" / "smoke" / file.relative_to(swept[0])
+        losses = [[row["val_loss"] for row in read_metrics(path)] for path in (file, other)]
+        assert losses[0] == losses[1]
+
+
+def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(train, tmp_path):
+    result = train(
+        "-m", "experiment=tuned", "logger=csv", "trainer=cpu", "pos=none,sinusoidal", "seed=0,1",
+        "steps=10", "eval_every=5", "log_every=5", "eval_windows=4", "batch_size=2", "context=32",
+        "model.layers=1", "model.width=16", "model.heads=2", "hydra/launcher=joblib",
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    folder = tmp_path / "runs" / "kjv_tuned"
+    search = json.loads((folder / "search.json").read_text())
+    assert len([trial for trial in search if trial["pos"] == "none"]) == 4  # learning rates
+    assert len([trial for trial in search if trial["pos"] == "sinusoidal"]) == 12  # with three scales
+    best = {trial["pos"]: trial for trial in search if trial["best"]}
+    for scheme, trial in best.items():
+        losses = [other["val_loss"] for other in search if other["pos"] == scheme]
+        assert trial["val_loss"] == min(losses)
+    compared = read_folder(folder).runs
+    assert {(run.scheme, run.seed) for run in compared} == {(s, n) for s in ("none", "sinusoidal") for n in (0, 1)}
+    for run in compared:
+        assert run.setting["optim.lr"] == best[run.scheme]["optim.lr"]
+    assert "tuned comparison: each scheme at the optim.lr and pos.scale" in (folder / "report.html").read_text()
+    assert "The search before" in (folder / "report.html").read_text()
+
+
+def test_the_search_s_seed_cannot_be_one_of_those_compared(train):
+    result = train("-m", "experiment=tuned", "logger=csv", "seed=1000")
+    assert result.returncode == 2
+    assert "seed=1000 is the search's" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("runs/no-such-sweep", "no runs in runs/no-such-sweep"),
+        ("wandb://team/project", "must look like wandb://entity/project/group"),
+    ],
+)
+def test_a_source_without_runs_is_refused_in_a_sentence(source, sentence):
+    result = report(source)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def damage_nan(folder: Path) -> None:
+    file = only(folder / "rope", "seed0-*") / "metrics.csv"
+    lines = file.read_text().splitlines()
+    cells = lines[-1].split(",")
+    cells[lines[0].split(",").index("val_loss")] = "nan"
+    file.write_text("\n".join([*lines[:-1], ",".join(cells)]) + "\n")
+
+
+def damage_half_a_row(folder: Path) -> None:
+    run = only(folder / "rope", "seed0-*")
+    (run / "summary.json").unlink()
+    text = (run / "metrics.csv").read_text()
+    (run / "metrics.csv").write_text(text[: len(text) - 40])
+
+
+def damage_words_for_numbers(folder: Path) -> None:
+    file = only(folder / "rope", "seed0-*") / "metrics.csv"
+    file.write_text(file.read_text().replace("20,5120,", "20,many,"))
+
+
+def damage_no_validation(folder: Path) -> None:
+    run = only(folder / "rope", "seed0-*")
+    (run / "summary.json").unlink()
+    (run / "metrics.csv").write_text((run / "metrics.csv").read_text().splitlines()[0] + "\n")
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (damage_nan, "rope, seed 0: the validation loss is not a number from step 20 on; left out"),
+        (damage_half_a_row, "rope, seed 0 is not finished: step 10 of 20"),
+        (damage_words_for_numbers, "could not convert string to float: 'many'); left out"),
+        (damage_no_validation, "has no validation yet; left out"),
+    ],
+)
+def test_the_report_of_what_is_sound_still_appears(damage, sentence, folder):
+    damage(folder)
+    (folder / "report.html").unlink()
+    result = report(folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert sentence in " ".join(result.stdout.split())
+    assert "none is" in result.stdout
+    assert (folder / "report.html").exists()
+
+
+def test_the_notebook_runs_from_a_sweep_s_folder_to_the_figure(swept):
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(ROOT / "notebooks" / "convergence.ipynb", as_version=4)
+    setup = nbformat.v4.new_code_cell(f"import os; os.environ['POSENC_RUNS'] = {str(swept[0])!r}")
+    notebook.cells.insert(0, setup)
+    where = {"metadata": {"path": str(ROOT / "notebooks")}}
+    NotebookClient(notebook, timeout=120, resources=where).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    assert any("Against sinusoidal's lowest loss" in output.get("text", "") for output in outputs)

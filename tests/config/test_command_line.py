@@ -1,0 +1,115 @@
+"""What a user types wrong is answered in one sentence, with exit code 2, and nothing is left behind."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.config.bad_inputs import WRONG
+from tests.config.wrong_input import SECRET, Warm, answer, may_read_all
+from tests.conftest import ROOT, clean_environment
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "train.py", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+    )
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """The answer to every wrong input, two at a time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    folders = [tmp_path_factory.mktemp("wrong") / "here" for _ in WRONG]
+    for folder in folders:
+        folder.mkdir()
+    pythons = [Warm(), Warm()]
+    places = [range(first, len(WRONG), 2) for first in range(2)]
+
+    def half(warm, numbers):
+        return {number: answer(WRONG[number], folders[number], warm) for number in numbers}
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(half, pythons, places)
+    for warm in pythons:
+        warm.close()
+    given = {**first, **second}
+    return [(folder, given[number]) for number, folder in enumerate(folders)]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=[wrong.title for wrong in WRONG])
+def test_a_wrong_input_is_answered_in_one_sentence_and_leaves_nothing(number, answers):
+    wrong, (here, given) = WRONG[number], answers[number]
+    if wrong.forbids and may_read_all():
+        pytest.skip("whoever runs this may read and write everything")
+    assert wrong.sentence.replace("{here}", str(here)) in given.errors
+    assert given.code == wrong.code
+    assert given.errors.count("\n") == 1
+    assert "Traceback" not in given.errors
+    assert SECRET not in given.errors
+    assert not given.left
+
+
+def test_help_reads_like_a_manual_and_names_every_choice():
+    result = command("--help")
+    assert result.returncode == 0
+    conf = ROOT / "conf"
+    for folder in {file.parent for file in conf.glob("*/**/*.yaml")}:
+        group = str(folder.relative_to(conf))
+        if not group.startswith("hydra"):
+            choices = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+            assert f"{group}: {choices}" in result.stdout
+    for word in ("USAGE", "EXAMPLES", "python train.py pos=rope"):
+        assert word in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--cfg", "job"], ["pos=none", "--cfg", "job"]])
+def test_nothing_heavy_is_imported_to_answer_a_question(arguments):
+    """What makes these answer in well under a second; the seconds themselves depend on the machine."""
+    code = (
+        "import runpy, sys\n"
+        "try: runpy.run_path('train.py', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'lightning', 'numpy', 'wandb', 'datasets'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_ctrl_c_is_not_a_traceback(tmp_path):
+    import signal
+
+    from posenc.storage.run_directory import read_metrics
+
+    arguments = [f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv", "steps=100000"]
+    # Where the tests run in the background of a shell, SIGINT is ignored, and processes inherit that.
+    code = (
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "runpy.run_path('train.py', run_name='__main__')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, env=clean_environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + 60
+        while not any(read_metrics(file) for file in tmp_path.rglob("metrics.csv")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "is saved in" in errors
+    assert "goes on from there" in errors
+    assert "Traceback" not in errors

@@ -1,0 +1,51 @@
+"""What a command line may say, and what not."""
+
+import pytest
+
+from posenc.config.overrides import refuse
+from posenc.errors import UserError
+
+CHOICES = {"pos": {"rope", "none"}, "hydra/launcher": {"joblib"}}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pos=rope", "pos.base=500"],
+        ["--cfg", "job"],
+        ["--multirun", "pos=rope,none", "seed=range(1,3)"],
+        ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "-m"],
+        ["hydra.sweeper.grid={a:[1]}"],
+        ["data.path=books/*.txt", "name=a_b-c.d"],
+        ["~pos.base", "+pos.scale=1"],
+        ["attention_every=${eval_every}"],
+    ],
+)
+def test_what_is_harmless_passes(arguments):
+    refuse(arguments, CHOICES)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "pos=../rope",
+        "pos=a/../../rope",
+        "pos=/rope",
+        "pos=rope/",
+        "+pos={_target_:os.system}",
+        "+pos.x={y:{_target_:os.system}}",
+        "++pos._target_=os.system",
+        "hydra.run.dir=x",
+        "++hydra.sweep.dir=x",
+        "hydra.callbacks={}",
+        "hydra={run:{dir:x}}",
+        "hydra.sweeper.params={pos._target_:os.system}",
+        "pos.base=${oc.env:KEY}",
+        "pos.base=${ oc.env:KEY,none}",
+        "pos.base=${oc.decode:${oc.env:KEY}}",
+        "--experimental-rerun=file",
+    ],
+)
+def test_what_calls_reads_or_writes_elsewhere_is_refused(argument):
+    with pytest.raises(UserError):
+        refuse([argument], CHOICES)

@@ -1,0 +1,206 @@
+"""The configuration files compose, instantiate and take a step, and name a run by what makes its curve."""
+
+from itertools import product
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from posenc.config.instantiate import build, build_model
+from posenc.config.schema import check, identity
+from posenc.errors import UserError
+from posenc.objectives.objective import loss
+from tests.conftest import CONF, composed
+
+SCHEMES = sorted(file.stem for file in (CONF / "pos").iterdir())
+EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").iterdir())
+SWEEPS = sorted(file.stem for file in (CONF / "sweep").iterdir())
+FAMILIES = sorted(file.stem for file in (CONF / "model" / "family").iterdir())
+OBJECTIVES = sorted(file.stem for file in (CONF / "objective").iterdir())
+REFUSED = {("alibi", "attention=linear"), ("t5", "attention=linear"), ("xpos", "objective=masked")}
+"""Schemes that have no meaning there, and are told so."""
+
+
+SMALL = ("context=16", "model.layers=1", "model.width=64", "model.heads=4", "batch_size=2")
+
+
+def losses_of_a_few_steps(config: dict) -> list[float]:
+    check(config)
+    objective, optim = build(config, "objective", vocab_size=256), build(config, "optim")
+    model = build_model(config, objective)
+    optimiser, _ = optim.build(model, steps=10)
+    for group in optimiser.param_groups:
+        group["lr"] = 0.01
+    draw = torch.Generator().manual_seed(0)
+    window = torch.randint(256, (2, 16 + objective.lookahead), generator=draw)
+    inputs, targets = objective.examples(window, torch.rand(*window.shape, 2, generator=draw))
+    losses = []
+    for _ in range(3):
+        step = loss(model(inputs), targets)
+        step.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        losses.append(step.item())
+    return losses
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_scheme_of_every_experiment_takes_a_training_step(scheme, experiment):
+    config = composed(f"experiment={experiment}", *SMALL, f"pos={scheme}")
+    chosen = {
+        "attention=linear": config["attention"]["_target_"].endswith("Linear"),
+        "objective=masked": config["objective"]["_target_"].endswith("Masked"),
+    }
+    if any((scheme, choice) in REFUSED for choice, made in chosen.items() if made):
+        with pytest.raises(UserError, match="or another pos"):
+            losses_of_a_few_steps(config)
+    else:
+        losses = losses_of_a_few_steps(config)
+        assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_scheme_of_every_family_and_objective_takes_a_training_step(scheme, family, objective):
+    if (scheme, f"objective={objective}") in REFUSED:
+        pytest.skip("refused; see above")
+    losses = losses_of_a_few_steps(
+        composed(f"pos={scheme}", f"model/family={family}", f"objective={objective}", *SMALL)
+    )
+    assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["pos=alibi", "pos.heads=3"], "pos.heads=3 must be 4, as the model has it"),
+        (["pos=t5", "pos.heads=3"], "pos.heads=3 must be 4, as the model has it"),
+        (["pos.head_dim=16"], "pos.head_dim=16 must be 32, as the model has it"),
+        (["attention=linear", "attention.head_dim=16"], "attention.head_dim=16 must be 32, as the model has it"),
+    ],
+)
+def test_sizes_that_contradict_the_model_s_are_refused(arguments, sentence):
+    config = composed(*arguments)
+    with pytest.raises(UserError, match=sentence):
+        build_model(config, build(config, "objective", vocab_size=256))
+
+
+def test_a_value_where_a_group_stands_is_told_how_to_choose():
+    with pytest.raises(UserError, match="model.family is a group: choose one with model/family=llama2"):
+        check(composed("model.family=llama2"))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "promised"),
+    [
+        ("rope_partial", {"_target_": "posenc.positions.Rotary", "fraction": 0.25, "base": 10_000.0}),
+        ("rope_bounded", {"_target_": "posenc.positions.Bounded", "longest": 512, "base": 10_000.0}),
+        ("xpos", {"_target_": "posenc.positions.Xpos", "gamma": 0.4, "scale_base": 512.0, "fraction": 1.0}),
+    ],
+)
+def test_a_variant_of_rope_is_rope_but_for_what_its_file_says(scheme, promised):
+    assert composed("context=512", f"pos={scheme}")["pos"] == {**composed("pos=rope")["pos"], **promised}
+
+
+@pytest.mark.parametrize(("objective", "expected"), [("causal", False), ("masked", True)])
+def test_t5_tells_the_directions_apart_where_the_objective_reads_both_ways(objective, expected):
+    assert composed("pos=t5", f"objective={objective}")["pos"]["bidirectional"] is expected
+
+
+@pytest.mark.parametrize("data", sorted(file.stem for file in (CONF / "data").iterdir()))
+def test_every_corpus_composes_and_fits_its_constructor(data):
+    config = composed(f"data={data}")
+    check(config)
+    if data != "text":
+        assert len(build(config, "data").fingerprint()) == 16
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_experiment_opens_with_its_command(experiment):
+    text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
+    assert text.startswith("# @package _global_\n# ")
+    assert "#   python train.py" in text
+
+
+def jobs_of(sweep: str) -> list[list[str]]:
+    """The overrides of each job of `python train.py -m +sweep=...`."""
+    params = OmegaConf.load(CONF / "sweep" / f"{sweep}.yaml").hydra.sweeper.params
+    choices = [[f"{key}={value}" for value in str(values).split(",")] for key, values in params.items()]
+    return [list(job) for job in product(*choices)]
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_every_run_of_every_sweep_takes_a_training_step(sweep):
+    of_one_seed = [job for job in jobs_of(sweep) if "seed=0" in job]
+    assert len(of_one_seed) > 2
+    for job in of_one_seed:
+        config = composed(f"+sweep={sweep}", *SMALL, *job)
+        assert config["name"] == sweep
+        losses = losses_of_a_few_steps(config)
+        assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_every_sweep_opens_with_its_command_and_says_how_many_runs_it_has(sweep):
+    text = (CONF / "sweep" / f"{sweep}.yaml").read_text()
+    assert text.startswith("# @package _global_\n# ")
+    assert f"#   python train.py -m +sweep={sweep}" in text
+    assert f"# {len(jobs_of(sweep))} runs" in text
+
+
+def test_every_value_of_every_file_is_explained():
+    for file in CONF.rglob("*.yaml"):
+        assert file.read_text().startswith("#"), f"{file} does not say what it is"
+
+
+def test_decay_falls_on_matrices_only_and_the_schedule_warms_up_then_falls():
+    config = composed()
+    model = build_model(config, build(config, "objective", vocab_size=256))
+    optim = build(config, "optim")
+    optimiser, _ = optim.build(model, steps=100)
+    for group in optimiser.param_groups:
+        assert all((weight.ndim >= 2) == (group["weight_decay"] == 0.1) for weight in group["params"])
+    assert sum(len(group["params"]) for group in optimiser.param_groups) == len(list(model.parameters()))
+    shares = [optim.share_of_peak(step, 100) for step in range(100)]
+    assert shares[:10] == pytest.approx([0.1 * step for step in range(1, 11)])
+    assert shares[10] == 1.0
+    assert shares[10:] == sorted(shares[10:], reverse=True)
+    assert shares[-1] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "same", ["name=x", "runs=elsewhere", "cache=x", "rerun=true", "logger=csv", "trainer.compile=true"]
+)
+def test_what_does_not_make_the_curve_does_not_name_the_run(same):
+    assert identity(composed(same), "text", "32-true") == identity(composed(), "text", "32-true")
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["seed=1", "steps=310", "pos=none", "pos.base=100", "optim.lr=0.1", "model.width=64", "context=128"],
+)
+def test_what_makes_the_curve_names_the_run(other):
+    assert identity(composed(other), "text", "32-true") != identity(composed(), "text", "32-true")
+
+
+def test_the_text_and_the_precision_in_use_name_the_run():
+    names = {identity(composed(), text, precision) for text in "ab" for precision in ("32-true", "bf16-mixed")}
+    assert len(names) == 4
+
+
+def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeypatch):
+    from posenc.training import accelerator
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    for fast, precision in ((True, "bf16-mixed"), (False, "32-true")):
+        monkeypatch.setattr(accelerator, "cpu_multiplies_bf16", lambda fast=fast: fast)
+        assert accelerator.Hardware(accelerator="cpu").trainer(logger=False).precision == precision
+    chosen = accelerator.Hardware(accelerator="cpu", precision="32-true").trainer(logger=False)
+    assert chosen.precision == "32-true"
+
+
+def test_the_composed_configuration_holds_no_unresolved_value():
+    assert "???" not in OmegaConf.to_yaml(OmegaConf.create(composed()))

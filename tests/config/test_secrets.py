@@ -1,0 +1,104 @@
+"""Nothing that looks like a key is taken from a command line or shown; names that only sound alike are let through."""
+
+import base64
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posenc.config.secrets import hidden, refuse_secrets
+from posenc.errors import UserError
+from tests.conftest import ROOT, clean_environment
+from tests.tracking.wandb_answers import KEY
+from tests.tracking.wandb_stand_in import answers_500, stand_in
+
+SMOKE = ("experiment=smoke", "trainer=cpu")
+
+HUB_KEY = "hf_" + "aB3" * 11
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        f"logger.api_key={KEY}",
+        "+logger.api_key=hunter2",
+        f"logger.entity={KEY}",
+        f"logger.entity='{KEY}",
+        f"--api-key={KEY}",
+        f"WANDB_API_KEY={KEY}",
+        KEY,
+        f"data.hf_token={HUB_KEY}",
+        f"data.name={HUB_KEY}",
+        "password=hunter2",
+    ],
+)
+def test_a_secret_on_a_command_line_is_refused_and_not_shown(argument):
+    with pytest.raises(UserError, match="looks like a secret") as refused:
+        refuse_secrets(["pos=rope", argument])
+    assert not any(secret in str(refused.value) for secret in (KEY, HUB_KEY, "hunter2"))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "tokenizer=bpe",
+        "tokenizer.vocab_size=8192",
+        "pos.base=10000",
+        f"data.revision={KEY}",
+        "data.path=keys.txt",
+        "-m",
+    ],
+)
+def test_what_only_sounds_like_one_is_let_through(argument):
+    refuse_secrets([argument])
+
+
+def test_the_value_of_a_secret_variable_is_hidden_wherever_it_stands(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "as-long-as-this")
+    assert hidden("cannot open as-long-as-this/file") == "cannot open ***/file"
+    with pytest.raises(UserError, match="^data.path looks like a secret"):
+        refuse_secrets(["data.path=as-long-as-this"])
+
+
+@pytest.mark.parametrize("program", ["train.py", "-m posenc.report"])
+def test_the_command_says_so_in_one_sentence(program):
+    command = [sys.executable, *program.split(), "runs", f"+logger.api_key={KEY}"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    assert result.returncode == 2
+    assert "+logger.api_key looks like a secret" in result.stderr
+    assert KEY not in result.stdout + result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_run_a_failed_run_and_a_report_leave_no_key_behind(train, tmp_path):
+    """One key in a .netrc, one in the environment beside the hub's; everything printed and written is searched."""
+    home, netrc_key = tmp_path / "home", KEY[::-1]
+    home.mkdir()
+    places = {
+        "HOME": str(home),
+        "NETRC": str(home / ".netrc"),
+        "HF_TOKEN": HUB_KEY,
+        "WANDB_CACHE_DIR": str(home),
+        "XDG_CACHE_HOME": str(Path.home() / ".cache"),  # where fonts are known
+    }
+    with stand_in() as server:
+        (home / ".netrc").write_text(f"machine 127.0.0.1:{server.port}\nlogin user\npassword {netrc_key}\n")
+        first = train(*SMOKE, env={**places, "WANDB_BASE_URL": server.url})
+        assert (first.returncode, len(server.runs)) == (0, 1), first.stdout
+        (home / ".netrc").unlink()
+        server.fault_then = answers_500
+        failed = train(*SMOKE, "optim.lr=1e30", "logger.upload=2", env={**places, **server.environment})
+        assert (failed.returncode, len(server.runs)) == (1, 2), failed.stderr
+        server.fault = None
+        command = [sys.executable, "-m", "posenc.report", "wandb://team/posenc/smoke"]
+        environment = {**clean_environment(), **places, **server.environment, "PYTHONPATH": str(ROOT / "src")}
+        report = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert report.returncode == 0, report.stderr
+    said = "".join(done.stdout + done.stderr for done in (first, failed, report)).encode()
+    files = [file for place in (tmp_path, ROOT / "data" / "cache") for file in place.rglob("*") if file.is_file()]
+    assert {"config.yaml", "debug-internal.log", "report.html", "summary.json"} <= {file.name for file in files}
+    for key in (KEY, netrc_key, HUB_KEY):
+        for form in (key.encode(), base64.b64encode(f"api:{key}".encode())):
+            assert form not in said
+            assert not [file for file in files if form in file.read_bytes()]

@@ -1,0 +1,71 @@
+"""Tokens stand for the text, byte for byte."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc.data.tokenizers import BytePairs, Bytes, smallest_dtype
+from posenc.errors import UserError
+
+TEXT = ("In the beginning God created the heaven and the earth. été 東京\n" * 50 + "\0").encode()
+
+
+@pytest.fixture(scope="module")
+def pairs() -> BytePairs:
+    tokenizer = BytePairs(300)
+    tokenizer.train([TEXT])
+    return tokenizer
+
+
+def encoded(tokenizer, text: bytes) -> np.ndarray:
+    return np.concatenate(list(tokenizer.encode([text])))
+
+
+@given(st.text(min_size=1))
+def test_text_survives_bytes(text):
+    assert Bytes().decode(encoded(Bytes(), text.encode())) == text
+
+
+@given(st.text(min_size=1))
+def test_text_survives_byte_pairs_and_every_byte_is_counted(pairs, text):
+    tokens = encoded(pairs, text.encode())
+    assert pairs.decode(tokens) == text
+    assert pairs.byte_lengths()[tokens].sum() == len(text.encode())
+
+
+def test_an_empty_row_of_a_corpus_is_no_token(tmp_path):
+    from posenc.data.corpora import HubSplits
+    from posenc.data.prepare import prepare
+
+    class Rows(HubSplits):
+        def rows(self, split):  # noqa: ARG002
+            return iter([b"", TEXT, b"", TEXT])
+
+    prepared = prepare(Rows("local"), BytePairs(300), tmp_path, "rows", 9, 10)
+    assert prepared.tokenizer.decode(prepared.valid.ids).encode() == TEXT * 2
+
+
+def test_byte_pairs_compress(pairs):
+    assert len(encoded(pairs, TEXT)) < 0.6 * len(TEXT)
+    assert len(pairs.byte_lengths()) == pairs.vocab_size == 300
+
+
+def test_a_saved_tokenizer_is_the_same(pairs, tmp_path):
+    pairs.save(tmp_path)
+    again = BytePairs(300)
+    again.load(tmp_path)
+    assert np.array_equal(encoded(again, TEXT), encoded(pairs, TEXT))
+    assert again.fingerprint() == pairs.fingerprint()
+
+
+def test_a_vocabulary_larger_than_the_text_supports_is_refused():
+    with pytest.raises(UserError, match="tokenizer.vocab_size=5000 is more than the training text supports: at most"):
+        BytePairs(5000).train([TEXT])
+    with pytest.raises(ValueError, match="vocab_size=257 must be above 257"):
+        BytePairs(257)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "uint32")])
+def test_tokens_are_kept_in_the_smallest_type(size, dtype):
+    assert smallest_dtype(size) == dtype

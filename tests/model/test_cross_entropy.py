@@ -1,0 +1,88 @@
+"""The chunked cross-entropy of large vocabularies, against torch's own over whole logits."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from posenc.model import Transformer
+from posenc.model.cross_entropy import CHUNK, LARGE, summed_cross_entropy
+from posenc.objectives.objective import UNSEEN, loss, loss_of
+from posenc.positions import Rotary
+
+
+def example(rows: int, vocab: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 8, generator=generator, dtype=dtype).requires_grad_()
+    weight = torch.randn(vocab, 8, generator=generator, dtype=dtype).requires_grad_()
+    targets = torch.randint(vocab, (rows,), generator=generator)
+    return x, weight, targets.masked_fill(torch.arange(rows) % 7 == 3, UNSEEN)
+
+
+@pytest.mark.parametrize("rows", [1, CHUNK, CHUNK + 1, 2 * CHUNK + 100])
+def test_values_and_gradients_are_those_of_whole_logits(rows):
+    x, weight, targets = example(rows, 11)
+    ours = summed_cross_entropy(x, weight, targets, UNSEEN)
+    theirs = F.cross_entropy(x @ weight.T, targets, ignore_index=UNSEEN, reduction="sum")
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)  # it is summed in float32
+    for one, other in zip(
+        torch.autograd.grad(3 * ours, (x, weight)), torch.autograd.grad(3 * theirs, (x, weight)), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_that_does_not_count_gets_no_gradient():
+    x, weight, targets = example(20, 11)
+    (gradient,) = torch.autograd.grad(summed_cross_entropy(x, weight, targets, UNSEEN), x)
+    assert (gradient[targets == UNSEEN] == 0).all()
+    assert (gradient[targets != UNSEEN] != 0).any(dim=1).all()
+
+
+def large_model() -> tuple[Transformer, torch.Tensor, torch.Tensor]:
+    tokens = torch.randint(LARGE, (3, 17), generator=torch.Generator().manual_seed(1))
+    return Transformer(LARGE, 16, 1, 16, 2, Rotary(8)), tokens[:, :-1], tokens[:, 1:]
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_a_model_with_a_large_vocabulary_learns_the_same(reduced):
+    model, inputs, targets = large_model()
+    weights = list(model.parameters())
+    with torch.autocast("cpu", torch.bfloat16, enabled=reduced):
+        chunked, whole = loss_of(model, inputs, targets), loss(model(inputs), targets)
+    assert chunked.item() == pytest.approx(whole.item(), rel=1e-3 if reduced else 1e-6)
+    for one, other in zip(torch.autograd.grad(chunked, weights), torch.autograd.grad(whole, weights), strict=True):
+        assert (one - other).norm() <= (0.02 if reduced else 1e-5) * other.norm()
+
+
+def test_its_logits_are_never_whole():
+    model, inputs, targets = large_model()
+    kept = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss_of(model, inputs, targets)
+    assert max(kept) <= model.output.weight.numel()
+
+
+def test_a_validation_makes_no_gradient():
+    model, inputs, targets = large_model()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        loss_of(model, inputs, targets)
+    with FlopCounterMode(display=False) as plain, torch.no_grad():
+        model(inputs)
+    assert counter.get_total_flops() == plain.get_total_flops()
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler does it
+def test_it_compiles_to_one_graph_with_the_same_loss():
+    model, inputs, targets = large_model()
+    torch.compiler.reset()
+    compiled = torch.compile(lambda *batch: loss_of(model, *batch), fullgraph=True, backend="aot_eager")
+    value, reference = compiled(inputs, targets), loss_of(model, inputs, targets)
+    assert value.item() == pytest.approx(reference.item(), rel=1e-6)
+    weights = list(model.parameters())
+    for one, other in zip(torch.autograd.grad(value, weights), torch.autograd.grad(reference, weights), strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,0 +1,168 @@
+"""What is predicted: BERT's masking, and losses that count only what is to be predicted."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc.data.batches import Batches, validation_noise, validation_windows
+from posenc.data.tokenizers import Bytes
+from posenc.errors import UserError
+from posenc.model import Transformer
+from posenc.objectives.objective import UNSEEN, Causal, Masked, loss
+from posenc.objectives.sampling import Sampling
+from posenc.positions import PositionScheme
+from tests.data.test_batches import TOKENS
+
+VOCAB = 50
+
+
+def noise(windows: int, length: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(windows, length, 2, generator=torch.Generator().manual_seed(seed))
+
+
+def windows(count: int, length: int) -> torch.Tensor:
+    return torch.randint(VOCAB, (count, length), generator=torch.Generator().manual_seed(1))
+
+
+def test_a_causal_model_predicts_each_token_from_those_before_it():
+    window = windows(3, 9)
+    inputs, targets = Causal(VOCAB).examples(window, noise(3, 9))
+    assert torch.equal(inputs, window[:, :-1])
+    assert torch.equal(targets, window[:, 1:])
+
+
+@given(length=st.integers(4, 200), share=st.floats(0.01, 0.9))
+def test_every_window_has_the_same_number_of_tokens_to_predict_and_never_none(length, share):
+    _, targets = Masked(VOCAB, share=share).examples(windows(5, length), noise(5, length))
+    counts = (targets != UNSEEN).sum(-1)
+    assert counts.unique().tolist() == [max(1, round(share * length))]
+
+
+def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_are():
+    window = windows(2000, 100)
+    objective = Masked(VOCAB)
+    inputs, targets = objective.examples(window, noise(2000, 100))
+    chosen = targets != UNSEEN
+    assert torch.equal(inputs[~chosen], window[~chosen])
+    assert torch.equal(targets[chosen], window[chosen])
+    assert chosen.float().mean().item() == pytest.approx(0.15)
+    blank, kept = inputs[chosen] == objective.blank, inputs[chosen] == window[chosen]
+    assert blank.float().mean().item() == pytest.approx(0.8, abs=0.01)
+    assert kept.float().mean().item() == pytest.approx(0.1 + 0.1 / VOCAB, abs=0.01)
+    swapped = inputs[chosen][~blank & ~kept]
+    assert swapped.max() < VOCAB
+    assert torch.bincount(swapped, minlength=VOCAB).float().std() < 0.3 * len(swapped) / VOCAB  # all alike often
+
+
+@pytest.mark.parametrize(("blanked", "swapped"), [(0.8, 0.2), (0.9, 0.1), (0.7, 0.3), (1.0, 0.0)])
+def test_nothing_need_be_left_as_it_is(blanked, swapped):
+    window, objective = windows(50, 100), Masked(VOCAB, blanked=blanked, swapped=swapped)
+    inputs, targets = objective.examples(window, noise(50, 100))
+    chosen = targets != UNSEEN
+    assert (inputs[chosen] == window[chosen]).float().mean() < 0.05  # those drawn by chance
+
+
+def test_a_causal_objective_draws_nothing():
+    assert Batches(TOKENS, 0, 8, 32, Causal.draws).noise(3).shape == (8, 32, 0)
+
+
+def test_every_place_of_a_window_is_masked_alike_often():
+    _, targets = Masked(VOCAB).examples(windows(4000, 20), noise(4000, 20))
+    share = (targets != UNSEEN).float().mean(0)
+    assert share.min() > 0.12
+    assert share.max() < 0.18
+
+
+def test_masks_are_a_function_of_text_seed_and_step_alone():
+    batches = Batches(TOKENS, seed=0, batch_size=8, window=32, draws=2)
+    assert torch.equal(batches.noise(3), Batches(TOKENS, 0, 8, 32, 2).noise(3))
+    assert not torch.equal(batches.noise(3), batches.noise(4))
+    assert not torch.equal(batches.noise(3), Batches(TOKENS, 1, 8, 32, 2).noise(3))
+    parts = torch.stack([batches.noise(3, rank, 2) for rank in (0, 1)], dim=1).flatten(0, 1)
+    assert torch.equal(parts, batches.noise(3))
+
+
+def test_the_masks_of_a_validation_do_not_depend_on_the_seed_of_the_run():
+    fixed = validation_windows(TOKENS, 4, 32)
+    first = validation_noise(TOKENS, fixed, 2)
+    assert first.shape == (4, 32, 2)
+    assert torch.equal(first, validation_noise(TOKENS, fixed, 2))
+    assert 0 <= first.min() < first.max() < 1
+
+
+def test_the_orderless_loss_is_that_of_the_best_guess_from_what_stands_in_a_token_s_place():
+    """Of independent tokens nothing else can be known: counted on many examples, no table does better."""
+    generator = np.random.default_rng(0)
+    text = generator.choice(VOCAB, 400_000, p=np.arange(1, VOCAB + 1) / np.arange(1, VOCAB + 1).sum())
+    window = torch.from_numpy(text[:200_000].reshape(-1, 100))
+    inputs, targets = Masked(VOCAB).examples(window, noise(2000, 100))
+    chosen = targets != UNSEEN
+    table = np.zeros((VOCAB + 1, VOCAB))
+    np.add.at(table, (inputs[chosen].numpy(), targets[chosen].numpy()), 1)
+    chance = table / table.sum(-1, keepdims=True)
+    counted = -np.log(chance[inputs[chosen].numpy(), targets[chosen].numpy()]).mean()
+    (told,) = Masked(VOCAB).orderless(text, window, (inputs, targets)).values()
+    assert told == pytest.approx(counted, abs=0.05)
+    everything_blank = Masked(VOCAB, blanked=1.0, swapped=0.0)
+    inputs, targets = everything_blank.examples(window, noise(2000, 100))
+    (told,) = everything_blank.orderless(text, window, (inputs, targets)).values()
+    share = np.bincount(text) / len(text)
+    assert told == pytest.approx(-(share * np.log(share)).sum(), abs=0.01)
+
+
+def test_the_loss_is_the_mean_over_what_is_to_be_predicted():
+    logits, targets = torch.randn(2, 5, VOCAB), torch.full((2, 5), UNSEEN)
+    targets[0, 1], targets[1, 4] = 7, 9
+    expected = -(F.log_softmax(logits, -1)[0, 1, 7] + F.log_softmax(logits, -1)[1, 4, 9]) / 2
+    assert torch.allclose(loss(logits, targets), expected)
+    assert loss(torch.zeros(2, 5, VOCAB), targets).item() == pytest.approx(math.log(VOCAB))
+
+
+def test_a_masked_model_reads_one_token_more_than_the_tokenizer_has_and_sees_both_ways():
+    objective = Masked(VOCAB)
+    assert (objective.vocab_size, objective.causal, objective.lookahead) == (VOCAB + 1, False, 0)
+    model = Transformer(objective.vocab_size, 10, 1, 16, 2, PositionScheme(), causal=objective.causal)
+    tokens = windows(1, 10)
+    changed = tokens.clone()
+    changed[0, -1] = objective.blank
+    assert not torch.equal(model(tokens)[0, 0], model(changed)[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"share": 0.0}, "share=0.0 must be above 0 and below 1"),
+        ({"share": 1.0}, "share=1.0 must be above 0 and below 1"),
+        ({"blanked": 1.1}, "blanked=1.1 must be between 0 and 1"),
+        ({"blanked": 0.9, "swapped": 0.11}, "swapped=0.11 must be between 0 and 1 - blanked=0.1"),
+        ({"swapped": 0.3}, "swapped=0.3 must be between 0 and 1 - blanked=0.2"),
+    ],
+)
+def test_impossible_shares_are_refused(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Masked(VOCAB, **arguments)
+
+
+class Parrot(Transformer):
+    """Holds the letter x likeliest everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__(257, 32, 1, 8, 1, PositionScheme(), causal=False)
+
+    def forward(self, tokens: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ARG002
+        return F.one_hot(torch.full_like(tokens, ord("x")), 257).float()
+
+
+def test_a_masked_model_fills_the_blanks_of_a_prompt_of_any_length():
+    assert Masked(256).answer(Parrot(), Bytes(), "_e a_e", 32, Sampling()) == "xe axe"
+    assert Masked(256).answer(Parrot(), Bytes(), "_a" * 40, 32, Sampling()) == "xa" * 40
+
+
+def test_a_prompt_without_a_blank_is_refused():
+    with pytest.raises(UserError, match="--prompt=no blank must hold a _ where"):
+        Masked(256).answer(Parrot(), Bytes(), "no blank", 32, Sampling())

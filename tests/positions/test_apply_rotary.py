@@ -1,0 +1,74 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc.positions.apply_rotary import LAYOUTS, Layout, by_formula, turn
+
+layouts = st.sampled_from(sorted(LAYOUTS))
+
+
+def example(length: int, size: int, rotated: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """x (2, 3, T, Dh) as attention has it, not contiguous, with cos and sin (T, rotated / 2)."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, length, 3, size, generator=generator, dtype=torch.float64).to(dtype).transpose(1, 2)
+    angles = 100 * torch.rand(length, rotated // 2, generator=generator, dtype=torch.float64)
+    kind = torch.promote_types(dtype, torch.float32)
+    return x, angles.cos().to(kind), angles.sin().to(kind)
+
+
+def plainly(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: Layout) -> torch.Tensor:
+    rotated = 2 * cos.shape[-1]
+    return torch.cat([by_formula(x[..., :rotated], cos, sin, layout), x[..., rotated:]], dim=-1)
+
+
+@given(layouts, st.integers(1, 70), st.integers(1, 8), st.integers(0, 4))
+def test_few_passes_give_what_the_formula_gives(layout, length, planes, rest):
+    x, cos, sin = example(length, 2 * (planes + rest), 2 * planes, torch.float64)
+    torch.testing.assert_close(turn(x, cos, sin, layout), plainly(x, cos, sin, layout), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_turn_in_bfloat16_is_rounded_once_at_its_end(layout):
+    x, cos, sin = example(50, 16, 12, torch.bfloat16)
+    exact = plainly(x.float(), cos, sin, layout)
+    assert turn(x, cos, sin, layout).dtype == torch.bfloat16
+    torch.testing.assert_close(turn(x, cos, sin, layout).float(), exact, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_memory_may_lie_in_any_order(layout, dtype):
+    """Queries as they come out of the projection, gradients as a kernel leaves them, heads of an odd size."""
+    x, cos, sin = example(6, 9, 8, dtype)
+    for strange in (x, x.mT.contiguous().mT, x.expand(2, 3, 6, 9)[:, :1].expand(2, 3, 6, 9)):
+        torch.testing.assert_close(turn(strange, cos, sin, layout), turn(strange.contiguous(), cos, sin, layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_gradient_is_that_of_the_formula_and_has_one_itself(layout):
+    x, cos, sin = example(5, 8, 6, torch.float64)
+    x = x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: turn(x, cos, sin, layout), x)
+    assert torch.autograd.gradgradcheck(lambda x: turn(x, cos, sin, layout), x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_compiled_it_is_one_graph_with_the_same_result(layout):
+    x, cos, sin = example(20, 16, 12, torch.float32)
+    torch.compiler.reset()
+    compiled = torch.compile(turn, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, cos, sin, layout), turn(x, cos, sin, layout))
+
+
+def test_no_copy_of_queries_or_keys_is_kept_for_the_gradient():
+    x, cos, sin = example(50, 16, 16, torch.bfloat16)
+    kept = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        turn(x.requires_grad_(), cos, sin, "half")
+    assert kept == [cos.numel(), sin.numel()]

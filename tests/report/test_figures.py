@@ -1,0 +1,16 @@
+"""Still figures."""
+
+import pytest
+
+from posenc.analysis.comparison import compare
+from posenc.report import figures
+from tests.analysis.synthetic import pair
+
+
+@pytest.mark.parametrize("form", ["png", "svg"])
+def test_a_figure_is_the_same_file_for_the_same_data(form, tmp_path):
+    files = [tmp_path / f"{name}.{form}" for name in ("one", "other")]
+    for file in files:
+        figures.save(figures.curves(compare(pair())), file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in files}  # nothing half-written is left

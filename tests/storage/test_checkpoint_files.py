@@ -1,0 +1,90 @@
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc.errors import UserError
+from posenc.storage import checkpoint_files
+from posenc.training.checkpoints import CheckpointFiles, refuse_foreign
+
+
+def saved(folder: Path, step: int) -> Path:
+    state = {"configuration": {"seed": 0}, "state_dict": {"weight": torch.full((50,), float(step))}}
+    CheckpointFiles().save_checkpoint(state, folder / checkpoint_files.stem(step))
+    return checkpoint_files.newest_first(folder)[0]
+
+
+def test_a_checkpoint_carries_its_checksum_in_its_name_and_comes_back(tmp_path):
+    file = saved(tmp_path, 30)
+    assert list(tmp_path.iterdir()) == [file]
+    assert checkpoint_files.intact(file)
+    assert torch.equal(checkpoint_files.load(file)["state_dict"]["weight"], torch.full((50,), 30.0))
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_anywhere_is_noticed(tmp_path_factory, place, bit):
+    file = saved(tmp_path_factory.mktemp("flipped"), 1)
+    data = bytearray(file.read_bytes())
+    data[int(place * len(data))] ^= 1 << bit
+    file.write_bytes(data)
+    assert not checkpoint_files.intact(file)
+
+
+def test_the_newest_that_is_whole_is_used_and_the_damaged_ones_are_set_aside(tmp_path):
+    files = [saved(tmp_path, step) for step in (1, 2, 3)]
+    for file in files[1:]:
+        file.write_bytes(file.read_bytes()[:-1])
+    newest, damaged = checkpoint_files.newest(tmp_path)
+    assert (newest, damaged) == (files[0], [files[2], files[1]])
+    assert [file.name for file in checkpoint_files.set_aside(damaged)] == [f"{file.name}.damaged" for file in damaged]
+    assert checkpoint_files.newest_first(tmp_path) == [files[0]]
+
+
+def test_one_of_the_first_versions_without_a_checksum_is_still_read(tmp_path):
+    torch.save({"configuration": {}}, tmp_path / "step-000000300.ckpt")
+    assert checkpoint_files.newest(tmp_path) == (tmp_path / "step-000000300.ckpt", [])
+
+
+def test_one_without_a_checksum_that_is_damaged_is_passed_over(tmp_path):
+    for step in (200, 300):
+        torch.save({"configuration": {}, "weight": torch.ones(1000)}, tmp_path / f"step-{step:09d}.ckpt")
+    file = tmp_path / "step-000000300.ckpt"
+    data = bytearray(file.read_bytes())
+    data[data.index(b"\x00\x00\x80\x3f" * 100) + 50] ^= 1
+    file.write_bytes(data)
+    assert checkpoint_files.newest(tmp_path) == (tmp_path / "step-000000200.ckpt", [file])
+    file.write_bytes(data[:-30])
+    assert checkpoint_files.newest(tmp_path) == (tmp_path / "step-000000200.ckpt", [file])
+
+
+class Trap:
+    def __reduce__(self):
+        return pytest.fail, ("it was executed",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_code_in_a_pickle_is_refused_and_not_executed(tmp_path, protocol):
+    file = tmp_path / "trap.ckpt"
+    file.write_bytes(pickle.dumps({"configuration": {}, "state_dict": Trap()}, protocol=protocol))
+    with pytest.raises(UserError, match="was not loaded, nor run|is not a checkpoint"):
+        checkpoint_files.load(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", pickle.dumps(3), pickle.dumps({"configuration": 3})])
+def test_what_is_no_checkpoint_is_refused(tmp_path, content):
+    (tmp_path / "file.ckpt").write_bytes(content)
+    with pytest.raises(UserError, match="file.ckpt"):
+        checkpoint_files.load(tmp_path / "file.ckpt")
+
+
+def test_what_makes_the_curve_may_not_differ_and_where_it_is_written_may():
+    ours = {"pos": {"base": 500.0, "layout": "half"}, "seed": 1, "name": "a", "text": "x", "trainer": {"devices": 2}}
+    refuse_foreign({"configuration": {**ours, "name": "b", "trainer": {"devices": 1}}}, ours)
+    theirs = {**ours, "pos": {"base": 100.0, "layout": "half"}, "seed": 2}
+    with pytest.raises(UserError, match=r"pos.base=100.0 \(here 500.0\), seed=2 \(here 1\)$"):
+        refuse_foreign({"configuration": theirs}, ours)
+    with pytest.raises(UserError, match="text=y"):
+        refuse_foreign({"configuration": {**ours, "text": "y"}}, ours)

@@ -1,0 +1,176 @@
+"""W&B never stops a run, never asks, and holds the curve of metrics.csv."""
+
+import contextlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from posenc.storage.run_directory import read_metrics
+from tests.conftest import CONF, ROOT, clean_environment, only
+from tests.tracking.wandb_stand_in import silent, stand_in
+
+SMOKE = ("experiment=smoke", "trainer=cpu")
+
+
+def records(run: Path) -> list[dict]:
+    """Every record of the one offline run in a run directory, as W&B's own reader gives them."""
+    file = only(only(run / "wandb", "offline-run-*"), "*.wandb")
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(file)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_curve(train, tmp_path):
+    result = train("-m", "pos=none,rope", *SMOKE, "logger.tags=[trial]")
+    assert result.returncode == 0, result.stderr
+    assert "wandb leet" in result.stdout
+    assert "wandb sync" in result.stdout
+    ids = set()
+    for scheme in ("none", "rope"):
+        run = only(tmp_path / "runs" / "smoke" / scheme)
+        found = records(run)
+        (meta,) = [record["run"] for record in found if record["type"] == "run"]
+        assert (meta["run_group"], meta["job_type"], meta["tags"]) == ("smoke", scheme, ["trial"])
+        assert meta["config"]["update"]["model"]["width"] == 32
+        ids.add(meta["run_id"])
+        metrics = [record["metric"] for record in found if record["type"] == "metric"]
+        assert {"step", "tokens"} <= {metric.get("name") for metric in metrics}
+        assert {metric["step_metric"] for metric in metrics if "step_metric" in metric} == {"step"}
+        history = [record["history"]["item"] for record in found if record["type"] == "history"]
+        logged = [row for row in history if "train_loss" in row]
+        written = read_metrics(run / "metrics.csv")
+        assert len(logged) == len(written) == 4
+        for row, reference in zip(logged, written, strict=True):
+            for column, text in reference.items():
+                assert row.get(column) == (float(text) if text else None)
+        assert any("sample._type" in row for row in history)
+    assert len(ids) == 2
+
+
+def test_a_resumed_run_goes_on_under_one_id(train, tmp_path):
+    assert train(*SMOKE, "steps=40", "checkpoint_seconds=0").returncode == 0
+    run = only(tmp_path / "runs" / "smoke" / "rope")
+    (run / "summary.json").unlink()  # as if it had been killed just before the end
+    only(run / "checkpoints", "step-000000040-*.ckpt").unlink()
+    assert "Resuming from step-000000030" in train(*SMOKE, "steps=40").stdout
+    segments = list((run / "wandb").glob("offline-run-*"))
+    assert len({segment.name.rpartition("-")[2] for segment in segments}) == 1
+    assert len(segments) == 2
+
+
+def test_with_a_key_and_no_network_the_run_goes_on_offline_within_a_bounded_wait(train):
+    begun = time.monotonic()
+    away = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    result = train(*SMOKE, "logger.timeout=3", env=away)
+    assert result.returncode == 0, result.stderr
+    assert "W&B is offline (127.0.0.1:9 does not answer" in result.stdout
+    assert result.stdout.count("W&B") == 1
+    assert "wandb sync" in result.stdout
+    assert "a" * 40 not in result.stdout + result.stderr
+    assert time.monotonic() - begun < 90
+
+
+def test_a_key_that_cannot_be_one_does_not_stop_the_run(train):
+    result = train(*SMOKE, env={"WANDB_API_KEY": "abc"})
+    assert result.returncode == 0, result.stderr
+    assert "W&B is offline (WANDB_API_KEY invalid" in result.stdout
+
+
+def test_csv_never_imports_wandb_and_local_data_never_imports_datasets(tmp_path):
+    """They are made impossible to import, as on a machine that does not have them."""
+    block = "import sys; sys.modules.update(dict.fromkeys(('wandb', 'datasets', 'pyarrow')))"
+    code = f"{block}; import runpy; runpy.run_path('train.py', run_name='__main__')"
+    command = [sys.executable, "-c", code, f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    assert result.returncode == 0, result.stderr
+
+
+def test_on_a_terminal_it_shows_a_bar_and_does_not_ask_for_a_key(tmp_path):
+    fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *SMOKE, "steps=400"]
+    environment = {**clean_environment(), "TERM": "xterm"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while block := os.read(ours, 4096):
+                shown += block
+    os.close(ours)
+    text = shown.decode(errors="replace")
+    assert process.returncode == 0, text
+    for word in ("rope, seed 0 100%", "loss ", "validation ", "tokens/s", "left]", "wandb sync"):
+        assert word in text
+
+
+def test_a_server_that_falls_silent_does_not_keep_the_process(train, tmp_path):
+    with stand_in(then=silent) as server:
+        result = train(*SMOKE, "logger.upload=2", env=server.environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    said = [line for line in result.stdout.splitlines() if "W&B" in line]
+    assert len(said) == 2  # where it is, and what is missing
+    assert "W&B has not everything of this run" in said[1]
+    assert len(read_metrics(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")) == 4
+
+
+def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with_every_step_once(train, tmp_path):
+    """More than 32 KiB of rows: W&B's service has written some of them down, and loses the rest with the process."""
+    offline = {**clean_environment(), "WANDB_MODE": "offline"}
+    arguments = (*SMOKE, "steps=320", "log_every=1", "eval_every=40", "checkpoint_seconds=0")
+    folder = tmp_path / "runs" / "smoke" / "rope"
+    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, env=offline, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not any(
+            len(read_metrics(file)) > 170 for file in folder.glob("*/metrics.csv")
+        ):
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -9
+    resumed = train(*arguments, env=offline)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "Resuming from step-" in resumed.stdout
+    run = only(folder)
+    segments = sorted(run.glob("wandb/offline-run-*"))
+    assert len(segments) == 2
+    with stand_in() as server:
+        for segment in segments:
+            sync = [sys.executable, "-m", "wandb", "sync", str(segment)]
+            subprocess.run(sync, env={**clean_environment(), **server.environment}, capture_output=True, check=True)
+        ((name, kept),) = server.runs.items()
+    assert name == (run / "run_id.txt").read_text().strip()
+    rows = [row for row in kept.history if "train_loss" in row]
+    assert [row["step"] for row in rows] == [row["_step"] for row in rows] == list(range(1, 321))
+    for row, written in zip(rows, read_metrics(run / "metrics.csv"), strict=True):
+        assert row["train_loss"] == float(written["train_loss"])
+
+
+def test_a_run_begun_by_an_agent_is_the_agent_s(tmp_path):
+    """The sweep of conf/ itself, made smaller, handed out by the stand-in and taken by the real agent."""
+    sweep = yaml.safe_load((CONF / "wandb_sweep.yaml").read_text())
+    sweep["parameters"] = {key: {"values": value["values"][-1:]} for key, value in sweep["parameters"].items()}
+    sweep["command"] += [*SMOKE, f"runs={tmp_path}/runs"]
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    with stand_in() as server:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**clean_environment(), **server.environment, "WANDB_DIR": str(tmp_path), "PATH": path}
+        for words in (("sweep", str(tmp_path / "sweep.yaml")), ("agent", "--count=1", "team/posenc/sweep0")):
+            command = [sys.executable, "-m", "wandb", *words]
+            subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=120)
+        assert list(server.runs) == ["agent0"]
+        assert server.unknown == []
+        kept = server.runs["agent0"]
+    run = only(tmp_path / "runs" / "smoke" / "rope", "seed2-*")
+    assert (run / "run_id.txt").read_text() == "agent0\n"
+    assert kept.fields["sweep"] == "sweep0"
+    assert kept.fields["groupName"] == "smoke"
+    assert kept.summary["val_loss"] == json.loads((run / "summary.json").read_text())["val_loss"]

@@ -1,0 +1,172 @@
+"""A run on W&B's stand-in: whole on a healthy server, told once and left to `wandb sync` on any other."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from posenc.storage.run_directory import COLUMNS, MetricsFile, RunDirectory
+from posenc.tracking import loggers
+from tests.conftest import clean_environment, only
+from tests.tracking.wandb_answers import StandIn
+from tests.tracking.wandb_stand_in import answers_500, refuses, silent, stand_in
+
+HANG = 60
+"""Seconds; what takes as long has no end. The limits in here are one or two."""
+
+
+@pytest.fixture
+def directory(tmp_path) -> RunDirectory:
+    (tmp_path / "run").mkdir()
+    return RunDirectory(tmp_path / "run", "trial", "rope", 0)
+
+
+@pytest.fixture
+def online(monkeypatch):
+    """Make W&B talk to a stand-in."""
+
+    def to(server: StandIn) -> None:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+
+    for name in clean_environment().keys() ^ os.environ.keys():
+        monkeypatch.delenv(name, raising=False)
+    return to
+
+
+def session(directory: RunDirectory, first: int, last: int, failed: bool = False) -> None:
+    """What a training run does with its loggers, from one step to another."""
+    running = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
+    file = MetricsFile(directory.path / "metrics.csv", COLUMNS, first - 1)
+    for step in range(first, last + 1):
+        row = {"step": step, "tokens": 10 * step, "train_loss": 1 / step}
+        file.append([row])
+        for logger in running:
+            logger.log_metrics(row, step=step)
+    if not failed:
+        loggers.finish(running, "text", {"val_loss": 0.5})
+    loggers.close(running, failed)
+
+
+def steps(server: StandIn) -> list[int]:
+    (kept,) = server.runs.values()
+    return [row["step"] for row in kept.history if "train_loss" in row]
+
+
+def sync(segment: Path, server: StandIn, *options: str) -> None:
+    command = [sys.executable, "-m", "wandb", "sync", *options, str(segment)]
+    subprocess.run(command, env={**clean_environment(), **server.environment}, capture_output=True, check=True)
+
+
+def test_a_healthy_server_has_every_row_the_summary_and_the_end(directory, online, capsys):
+    with stand_in() as server:
+        online(server)
+        session(directory, 1, 30)
+        (kept,) = server.runs.values()
+    assert steps(server) == list(range(1, 31))
+    assert [row["_step"] for row in kept.history][:30] == steps(server)
+    assert kept.summary["val_loss"] == 0.5
+    assert kept.finished
+    assert (kept.fields["groupName"], kept.fields["jobType"]) == ("trial", "rope")
+    assert server.unknown == []
+    assert capsys.readouterr().out == f"W&B: {server.url}/team/posenc/runs/{directory.run_id()}\n"
+
+
+def test_a_resumed_run_leaves_out_what_the_server_has_and_hands_over_what_it_lacks(directory, online):
+    with stand_in() as server:
+        online(server)
+        session(directory, 1, 30, failed=True)
+        (kept,) = server.runs.values()
+        del kept.lines["wandb-history.jsonl"][20:]  # a session that was killed loses its last rows
+        kept.lines["wandb-summary.json"] = kept.lines["wandb-history.jsonl"][-1:]
+        session(directory, 26, 40, failed=True)
+        session(directory, 31, 50)
+    assert steps(server) == list(range(1, 51))
+
+
+@pytest.mark.parametrize("fault", [answers_500, silent, refuses])
+def test_a_fault_in_mid_run_is_told_once_and_sync_uploads_the_run(fault, directory, online, capfd):
+    with stand_in(then=fault) as server:
+        online(server)
+        begun = time.monotonic()
+        session(directory, 1, 30)
+        assert time.monotonic() - begun < HANG
+        told = [line for line in capfd.readouterr().out.splitlines() if "has not everything of this run" in line]
+        assert len(told) == 1
+        assert "wandb sync --no-skip-online" in told[0]
+        server.fault = server.fault_then = None
+        server.runs.clear()
+        sync(only(directory.path, "wandb/run-*"), server, "--no-skip-online")
+        assert steps(server) == list(range(1, 31))
+
+
+@pytest.mark.parametrize("fault", [answers_500, silent])
+def test_a_fault_from_the_beginning_is_told_once_and_the_run_is_logged_offline(fault, directory, online, capfd):
+    with stand_in(fault) as server:
+        online(server)
+        begun = time.monotonic()
+        session(directory, 1, 30)
+        assert time.monotonic() - begun < HANG
+        said = capfd.readouterr()
+        assert said.err == ""
+        assert said.out.startswith("W&B is offline (")
+        assert said.out.count("\n") == 1
+        server.fault = None
+        sync(only(directory.path, "wandb/offline-run-*"), server)
+        assert steps(server) == list(range(1, 31))
+
+
+def test_a_failed_run_gives_a_silent_server_two_seconds_and_its_files_are_whole(directory, online):
+    with stand_in(then=silent) as server:
+        online(server)
+        begun = time.monotonic()
+        session(directory, 1, 30, failed=True)
+        assert time.monotonic() - begun < HANG
+        server.fault = server.fault_then = None
+        server.runs.clear()
+        sync(only(directory.path, "wandb/run-*"), server, "--no-skip-online")
+        assert steps(server) == list(range(1, 31))
+
+
+def test_a_service_that_dies_takes_nothing_with_it_but_the_upload(directory, online, capfd):
+    from posenc.tracking.client import _service
+
+    with stand_in() as server:
+        online(server)
+        running = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
+        service = _service()
+        assert service is not None
+        service.kill()
+        service.wait()
+        MetricsFile(directory.path / "metrics.csv", COLUMNS, 0)
+        for step in range(1, 5):
+            running[0].log_metrics({"step": step}, step=step)
+        MetricsFile(directory.path / "metrics.csv", COLUMNS, 0).append([{"step": 1}])
+        loggers.finish(running, "text", {})
+        loggers.close(running, failed=False)
+    assert capfd.readouterr().out.count("has not everything of this run") == 1
+
+
+def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_it(
+    directory, tmp_path, monkeypatch, capfd
+):
+    package = tmp_path / "broken" / "wandb"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('half installed')\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "wandb"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(package.parent)
+    session(directory, 1, 3)
+    told = capfd.readouterr()
+    assert told.out == "W&B cannot be used (half installed): the curve goes to metrics.csv alone.\n"
+    assert told.err == ""
+
+
+def test_a_time_that_is_none_is_refused(directory):
+    with pytest.raises(ValueError, match="timeout=0 must be positive"):
+        loggers.weights_and_biases(directory, {}, timeout=0)
+    with pytest.raises(ValueError, match="upload=-1 must be positive"):
+        loggers.weights_and_biases(directory, {}, upload=-1)
