@@ -8,7 +8,18 @@ import torch
 from torch import Tensor
 
 from posenc.model import Transformer
-from posenc.positions import T5, Alibi, Bounded, Learned, PositionScheme, Rotary, Sinusoidal, Xpos
+from posenc.positions import (
+    T5,
+    Alibi,
+    Bounded,
+    Forgetting,
+    Learned,
+    NopeHybrid,
+    PositionScheme,
+    Rotary,
+    Sinusoidal,
+    Xpos,
+)
 
 CONTEXT, WIDTH, HEADS, VOCAB = 24, 32, 2, 50
 SCHEMES: dict[str, Callable[[], PositionScheme]] = {
@@ -22,8 +33,15 @@ SCHEMES: dict[str, Callable[[], PositionScheme]] = {
     "xpos": lambda: Xpos(WIDTH // HEADS),
     "alibi": lambda: Alibi(HEADS),
     "t5": lambda: T5(HEADS),
+    "nope_hybrid": lambda: NopeHybrid(WIDTH // HEADS, every=2),
+    "fox": lambda: Forgetting(WIDTH, HEADS, layers=2),
 }
-OWN_PARAMETERS = {"learned": CONTEXT * WIDTH, "t5": 32 * HEADS, "sinusoidal, scale learned": 1}
+OWN_PARAMETERS = {
+    "learned": CONTEXT * WIDTH,
+    "t5": 32 * HEADS,
+    "sinusoidal, scale learned": 1,
+    "fox": 2 * HEADS * (WIDTH + 1),
+}
 ABSOLUTE = ("learned", "sinusoidal", "sinusoidal, scale learned")
 every_scheme = pytest.mark.parametrize("name", SCHEMES)
 
