@@ -57,8 +57,8 @@ class Forgetting(PositionScheme):
         self.gates = nn.ModuleList(ForgetGate(width, heads) for _ in range(layers))
 
     def initialise(self, generator: torch.Generator | None = None) -> None:
-        for gate in self.gates:
-            gate.initialise(generator)
+        for index in range(len(self.gates)):
+            self.layer(index).initialise(generator)
 
     def layer(self, index: int) -> ForgetGate:
         gate = self.gates[index]
