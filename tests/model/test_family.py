@@ -10,7 +10,7 @@ from torch import nn
 from posenc.config.instantiate import build
 from posenc.model import Family, Transformer
 from posenc.model.attention import PositionContext, Softmax
-from posenc.model.block import Block, ParallelBlock
+from posenc.model.block import FEED_FORWARD, Block, ParallelBlock
 from posenc.positions import Learned, PositionScheme, Rotary
 from tests.conftest import composed
 
@@ -79,6 +79,22 @@ def test_each_family_is_the_row_of_the_survey_s_table(
     assert {"attention.qkv.bias", "feed_forward.up.bias"} <= dict(block.named_parameters()).keys() or not biased
     assert dict(block.named_parameters())["feed_forward.up.weight"].shape == (inner, WIDTH)
     assert (model.output.weight is model.embedding.weight) == tied
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("plain", "gelu"), ("gpt2", "gelu_new"), ("falcon", "gelu"), ("openlm", None)]
+)
+def test_the_activation_is_the_published_one(name, function):
+    """Hugging Face's functions by the names in the published configurations; gated families have silu in the gate."""
+    from transformers.activations import ACT2FN
+
+    layer = FEED_FORWARD[family(name).activation](8, 8, False)
+    x = torch.linspace(-4, 4, 8).expand(1, 1, 8)
+    with torch.no_grad():
+        layer.down.weight.copy_(torch.eye(8))
+        layer.up.weight.copy_(torch.eye(8).repeat(len(layer.up.weight) // 8, 1))
+    expected = ACT2FN["silu"](x) * x if function is None else ACT2FN[function](x)
+    assert (layer(x) - expected).abs().max() < 1e-6
 
 
 def test_biases_begin_at_zero():

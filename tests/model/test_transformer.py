@@ -69,6 +69,19 @@ def test_weights_outside_the_scheme_are_bit_equal_for_one_seed(name, seed):
     assert all(torch.equal(weights[key], reference[key]) for key in weights)
 
 
+@pytest.mark.parametrize("layers", [1, 3, 8])
+def test_initial_weights_have_gpt_2_s_standard_deviations(layers):
+    """0.02 everywhere, but 0.02 / sqrt(2 layers) in the two projections of each layer into the residual stream."""
+    built = Transformer(VOCAB, CONTEXT, layers, 64, 2, PositionScheme())
+    for name, weight in built.named_parameters():
+        if weight.ndim == 2:
+            small = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
+            expected = 0.02 / (2 * layers) ** 0.5 if small else 0.02
+            assert weight.std().item() == pytest.approx(expected, rel=5 / (2 * weight.numel()) ** 0.5), name
+        else:
+            assert torch.equal(weight, torch.ones_like(weight)), name
+
+
 def test_another_seed_gives_other_weights():
     assert not torch.equal(model("none", seed=0).embedding.weight, model("none", seed=1).embedding.weight)
 

@@ -8,7 +8,9 @@ from posenc.model.family import Family
 
 
 class FeedForward(nn.Module):
-    """D -> F -> D with GELU between, as in GPT-2."""
+    """D -> F -> D with GELU between."""
+
+    approximate = "none"
 
     def __init__(self, width: int, d_ff: int, bias: bool) -> None:
         super().__init__()
@@ -17,7 +19,13 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        return self.down(F.gelu(self.up(x)))
+        return self.down(F.gelu(self.up(x), approximate=self.approximate))
+
+
+class TanhFeedForward(FeedForward):
+    """With the tanh form of GELU, which is GPT-2's (Hendrycks and Gimpel 2016, section 2)."""
+
+    approximate = "tanh"
 
 
 class GatedFeedForward(nn.Module):
@@ -34,7 +42,7 @@ class GatedFeedForward(nn.Module):
         return self.down(F.silu(gate) * value)
 
 
-FEED_FORWARD = {"gelu": FeedForward, "swiglu": GatedFeedForward}
+FEED_FORWARD = {"gelu": FeedForward, "gelu_tanh": TanhFeedForward, "swiglu": GatedFeedForward}
 
 
 class Block(nn.Module):

@@ -37,7 +37,7 @@ class Family:
         bias: where vectors are added: none, norm (in the norms) or all (in every projection too).
         queries_per_key: query heads that share a head of keys and values: 1 is full attention, all is multi-query.
         parallel: whether attention and feed-forward read the same normalised input.
-        activation: gelu, or swiglu with a third matrix as a gate (Shazeer 2020).
+        activation: gelu, gelu_tanh (its tanh form), or swiglu with a third matrix as a gate (Shazeer 2020).
         ratio: width of the feed-forward network over D.
         tied: whether the output's matrix is the embedding's.
 
@@ -49,7 +49,7 @@ class Family:
     bias: Literal["none", "norm", "all"] = "none"
     queries_per_key: int | Literal["all"] = 1
     parallel: bool = False
-    activation: Literal["gelu", "swiglu"] = "gelu"
+    activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
     ratio: float = 4.0
     tied: bool = True
 
