@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from posenc.analysis.fairness import swept_keys
 
 from posenc.analysis.comparison import compare
-from posenc.analysis.fairness import swept_keys
 from posenc.report import formatting
 from tests.analysis.synthetic import pair, run, sweep
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from posenc.report.length_tables import lengths_csv, positions_csv
 
 from posenc.analysis.comparison import compare
 from posenc.analysis.extrapolation import beyond, bits_band, position_band
 from posenc.report import figures
-from posenc.report.length_tables import lengths_csv, positions_csv
 from tests.analysis.synthetic import run, sweep, with_lengths
 
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from posenc.analysis.reproduction import reproduction
 
 from posenc.analysis.comparison import compare
 from posenc.analysis.published import PUBLISHED, ROFORMER
-from posenc.analysis.reproduction import reproduction
 from posenc.report import page, tables
 from tests.analysis.synthetic import pair, run, sweep
 

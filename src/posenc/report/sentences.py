@@ -149,7 +149,9 @@ def extrapolation(found: Extrapolation) -> str:
     multiple = "twice" if times == 2 else f"{times:g} times"
     costs = [f"{_change(row.change[times])} with {row.scheme}" for row in found.rows if times in row.change]
     parts = [", ".join(costs), *(_none_at(row, times) for row in found.rows if times in row.no_entry)]
-    return f"In windows of {found.lengths[times]:,} tokens, {multiple} those trained at, a byte costs {'; '.join(parts)}."
+    return (
+        f"In windows of {found.lengths[times]:,} tokens, {multiple} those trained at, a byte costs {'; '.join(parts)}."
+    )
 
 
 def _none_at(row: LengthResult, times: float) -> str:

@@ -122,7 +122,9 @@ def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -
     """
     rows = []
     for row in found.rows:
-        cells = [interval(row.bits[times]).replace(" (", "\n(") if times in row.bits else "–" for times in found.lengths]
+        cells = [
+            interval(row.bits[times]).replace(" (", "\n(") if times in row.bits else "–" for times in found.lengths
+        ]
         shown = cells if intervals else [cell.partition("\n")[0] for cell in cells]
         rows.append([row.scheme, formatting.of(row.evaluated, row.seeds), *shown])
     where = f"{', ' if panel.title else ''}{panel.title}"
@@ -146,7 +148,10 @@ def heads(panel: Panel) -> Table:
             row.scheme,
             formatting.steps_interval(row.formed),
             *([formatting.steps_interval(row.dropped)] if row.dropped else []),
-            *(interval(score, metric.digits) for score, metric in zip((row.previous_token, row.induction), _SCORES, strict=True)),
+            *(
+                interval(score, metric.digits)
+                for score, metric in zip((row.previous_token, row.induction), _SCORES, strict=True)
+            ),
         )
         for row in panel.heads.rows
     ]
@@ -192,7 +197,14 @@ def published(comparison: Comparison) -> Table:
     """Ours, and what others published."""
     ours = [row for panel in comparison.panels for row in _ours(panel)]
     theirs = [
-        (row.source, row.setting, row.against, row.level, row.result + ", read off the figure" * row.digitised, row.unlike)
+        (
+            row.source,
+            row.setting,
+            row.against,
+            row.level,
+            row.result + ", read off the figure" * row.digitised,
+            row.unlike,
+        )
         for row in PUBLISHED
     ]
     return Table(

@@ -53,7 +53,8 @@ def _console(width: int) -> Any:
 
 
 def _print(console: Any, table: Table) -> None:
-    from rich import box, table as rich_table
+    from rich import box
+    from rich import table as rich_table
 
     several = any("\n" in cell for row in table.rows for cell in row)
     drawn = rich_table.Table(
