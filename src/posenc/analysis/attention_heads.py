@@ -18,6 +18,9 @@ from posenc.analysis.runs import Run
 FORMED = 0.1
 """Previous-token score from which a head counts as formed."""
 
+SCORES = ("previous_token", "induction")
+"""What is measured of every head."""
+
 DROPPED = 0.1
 """Nats under the n-gram baseline at which a loss counts as having left it behind."""
 
@@ -43,14 +46,13 @@ class SchemeHeads:
         scheme: its name.
         formed: steps to its first previous-token head.
         dropped: steps to a loss of DROPPED under the n-gram baseline; None where that is not known.
-        previous_token, induction: scores of the best head, at the end.
+        scores: of the best head, at the end.
     """
 
     scheme: str
     formed: Estimate
     dropped: Estimate | None
-    previous_token: Estimate
-    induction: Estimate
+    scores: Mapping[str, Estimate]
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _row(arm: Arm, ngram: NGramBaseline | None) -> SchemeHeads:
         arm.scheme,
         mean([formed(run) for run in arm.runs]),
         mean([dropped(run, ngram.loss) for run in arm.runs]) if ngram else None,
-        *(mean([float(_measured(run, score)[1][-1]) for run in arm.runs]) for score in ("previous_token", "induction")),
+        {score: mean([float(_measured(run, score)[1][-1]) for run in arm.runs]) for score in SCORES},
     )
 
 

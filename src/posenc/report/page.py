@@ -122,7 +122,7 @@ def _alternative(panel: Panel) -> dict[str, str]:
         for arm in panel.rivals
     )
     rows = panel.heads.rows if panel.heads else ()
-    copies = ", ".join(f"{row.scheme} {row.induction.value:.3f}" for row in rows)
+    copies = ", ".join(f"{row.scheme} {row.scores['induction'].value:.3f}" for row in rows)
     ends = [(row.scheme, row.by_position) for row in (panel.extrapolation.rows if panel.extrapolation else ())]
     along = ", ".join(f"{scheme} {band.middle[-1]:.3f} at {band.x[-1]:,.0f}" for scheme, band in ends if len(band.x))
     return {

@@ -13,8 +13,8 @@ from posenc.report.formatting import short
 from posenc.storage.metrics import METRICS
 
 COVERAGE = (
-    "Brackets hold 95 % intervals over seeds: other initial weights and batches. They do not cover other corpora, model "
-    f"sizes or budgets. There is no verdict under {SEEDS_FOR_A_VERDICT} seeds."
+    "Brackets hold 95 % intervals over seeds: other initial weights and batches. They do not cover other corpora, "
+    f"model sizes or budgets. There is no verdict under {SEEDS_FOR_A_VERDICT} seeds."
 )
 
 MANY = 2
@@ -149,9 +149,8 @@ def extrapolation(found: Extrapolation) -> str:
     multiple = "twice" if times == 2 else f"{times:g} times"
     costs = [f"{_change(row.change[times])} with {row.scheme}" for row in found.rows if times in row.change]
     parts = [", ".join(costs), *(_none_at(row, times) for row in found.rows if times in row.no_entry)]
-    return (
-        f"In windows of {found.lengths[times]:,} tokens, {multiple} those trained at, a byte costs {'; '.join(parts)}."
-    )
+    windows = f"In windows of {found.lengths[times]:,} tokens, {multiple} those trained at"
+    return f"{windows}, a byte costs {'; '.join(parts)}."
 
 
 def _none_at(row: LengthResult, times: float) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from posenc.analysis.attention_heads import DROPPED, FORMED
+from posenc.analysis.attention_heads import DROPPED, FORMED, SCORES
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.extrapolation import Extrapolation
 from posenc.analysis.published import PUBLISHED, Reproduction
@@ -122,10 +122,8 @@ def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -
     """
     rows = []
     for row in found.rows:
-        cells = [
-            interval(row.bits[times]).replace(" (", "\n(") if times in row.bits else "–" for times in found.lengths
-        ]
-        shown = cells if intervals else [cell.partition("\n")[0] for cell in cells]
+        cells = [interval(row.bits.get(multiple)).partition(" ") for multiple in found.lengths]
+        shown = [f"{bits}\n{bounds}".strip() if intervals else bits for bits, _, bounds in cells]
         rows.append([row.scheme, formatting.of(row.evaluated, row.seeds), *shown])
     where = f"{', ' if panel.title else ''}{panel.title}"
     return Table(
@@ -148,23 +146,17 @@ def heads(panel: Panel) -> Table:
             row.scheme,
             formatting.steps_interval(row.formed),
             *([formatting.steps_interval(row.dropped)] if row.dropped else []),
-            *(
-                interval(score, metric.digits)
-                for score, metric in zip((row.previous_token, row.induction), _SCORES, strict=True)
-            ),
+            *(interval(score, METRICS[name].digits) for name, score in row.scores.items()),
         )
         for row in panel.heads.rows
     ]
     return Table(
         "Attention heads",
-        ("scheme", "first previous-\ntoken head", *drop, *(f"{metric.title}\nat the end" for metric in _SCORES)),
+        ("scheme", "first previous-\ntoken head", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
         rows,
         f"Steps, and scores of the best head, mean over seeds. A head counts as formed from a previous-token score of "
         f"{FORMED:g}." + (f" The {ngram.name} of the text has {ngram.loss:.3f} nats per token." if ngram else ""),
     )
-
-
-_SCORES = METRICS["previous_token"], METRICS["induction"]
 
 
 def search(sweep: Sweep) -> Table:
