@@ -19,7 +19,7 @@ BASELINE = "sinusoidal"
 EARLY = 4
 """Validations that unfinished runs must have behind them to be compared."""
 
-TUNED = ("optim", "pos")
+TUNED = ("optim", "pos", "schedule")
 """What a search may choose for each scheme; anything else must be the same for all."""
 
 Schemes = Mapping[str, Sequence[Run]]
