@@ -22,6 +22,7 @@ COLUMNS = (
     "mfu",
     "previous_token",
     "induction",
+    "position_share",
 )
 """Of metrics.csv."""
 
