@@ -258,11 +258,11 @@ class Bench:
         import torch
 
         from posenc.model import Linear, Softmax, Transformer
-        from posenc.model.attention import Mechanism
+        from posenc.model.attention import AttentionOp
         from posenc.positions import PositionScheme, Rotary
 
         layers, size = self.setting.layers, self.setting.head_dim
-        contenders: dict[str, tuple[PositionScheme, Mechanism]] = {
+        contenders: dict[str, tuple[PositionScheme, AttentionOp]] = {
             "rope": (Rotary(size), Softmax()),
             "none": (PositionScheme(), Softmax()),
             "favor": (Rotary(size), Linear(size, "favor")),

@@ -83,11 +83,13 @@ class LanguageModelling(LightningModule):
         With several devices it is that of this one's windows: all have as many tokens to predict, so that the mean over
         devices is the mean over the batch, and the mean of gradients its gradient.
         """
+        self.model.scheme.at_step(self.trainer.global_step)
         return self.loss_of(*self.objective.examples(*batch))
 
     @torch.no_grad()
     def validate(self, called_away: Callable[[], bool]) -> float | None:
         """Mean loss in nats per predicted token over all validation windows; None if it was called away before."""
+        self.model.scheme.at_step(self.trainer.global_step)
         total = torch.zeros((), device=self.device)
         for inputs, targets, share in self._validation_batches():
             if called_away():
