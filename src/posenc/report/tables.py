@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from posenc.analysis.attention_heads import DROPPED, FORMED, SCORES
 from posenc.analysis.comparison import Comparison, Panel
+from posenc.analysis.convergence import Estimate
 from posenc.analysis.extrapolation import Extrapolation
 from posenc.analysis.published import PUBLISHED, Reproduction
 from posenc.analysis.runs import Sweep
@@ -15,7 +16,7 @@ from posenc.storage.metrics import METRICS, Metric
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows; a cell may have several lines.
+    """Text in rows; a cell may have several lines. A row whose first cell is empty belongs to the one above.
 
     Attributes:
         title: what it holds, on the terminal.
@@ -64,18 +65,13 @@ def _titles(*names: str) -> list[str]:
 
 
 def thresholds(panel: Panel) -> Table:
-    """A row a scheme: steps to the baseline's losses, and the speed-ups."""
-    measures = _titles("speed_up_steps", "speed_up_seconds")
+    """A row a scheme: steps to the baseline's losses, and under it a row for each speed-up."""
     rows = []
-    for arm in panel.arms:
-        if arm.thresholds and arm.scheme == panel.baseline:
-            rows.append((arm.scheme, "steps", *(formatting.steps(threshold.steps) for threshold in arm.thresholds)))
-        elif arm.thresholds:
-            lines = [
-                (formatting.steps(t.steps), *("–" if e.missed else times(e) for e in (t.in_steps, t.in_seconds)))
-                for t in arm.thresholds
-            ]
-            rows.append((arm.scheme, "\n".join(("steps", *measures)), *("\n".join(cell) for cell in lines)))
+    for arm in (arm for arm in panel.arms if arm.thresholds):
+        rows.append([arm.scheme, "steps", *(formatting.steps(t.steps) for t in arm.thresholds)])
+        if arm.scheme != panel.baseline:
+            rows.append(["", *_titles("speed_up_steps"), *(_or_dash(t.in_steps) for t in arm.thresholds)])
+            rows.append(["", *_titles("speed_up_seconds"), *(_or_dash(t.in_seconds) for t in arm.thresholds)])
     return Table(
         f"Steps to {panel.baseline}'s loss after a share of the budget, and speed-up over {panel.baseline}",
         ("scheme", "", *(f"after {share(t.fraction)}\nloss {t.level:.3f}" for t in panel.thresholds)),
@@ -83,6 +79,11 @@ def thresholds(panel: Panel) -> Table:
         f"Steps to {panel.baseline}'s loss after a share of the budget, and the speed-up over {panel.baseline} in "
         "steps and in training time. Tokens go with the steps: every batch holds as many.",
     )
+
+
+def _or_dash(ratio: Estimate) -> str:
+    """The steps above say already that it was not reached."""
+    return "–" if ratio.missed else times(ratio)
 
 
 def settings(comparison: Comparison) -> Table:

@@ -56,14 +56,16 @@ def _print(console: Any, table: Table) -> None:
     from rich import box
     from rich import table as rich_table
 
-    several = any("\n" in cell for row in table.rows for cell in row)
+    grouped = any(not row[0] for row in table.rows)
     drawn = rich_table.Table(
         title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
-        leading=int(several), min_width=min(len(table.title), console.width),
+        min_width=min(len(table.title), console.width),
     )  # fmt: skip
     for place, name in enumerate(table.head):
         drawn.add_column(name, justify="left" if place == 0 else "right")
     for row in table.rows:
+        if grouped and row[0]:
+            drawn.add_section()
         drawn.add_row(*row)
     console.print()
     console.print(drawn)
