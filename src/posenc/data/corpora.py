@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from posenc.data.readers import END, file_fingerprint, find_files, read_file
-from posenc.errors import UserError, needed_for
+from posenc.errors import UserError, first_line, needed_for
 
 SPLITS = ("train", "valid", "test")
 CUTS = (0.90, 0.95)
@@ -169,8 +169,7 @@ class Hub:
                 self.path, self.name, split=split, revision=self.revision, streaming=self.streaming
             )
         except Exception as error:  # the hub's failures have no common class
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(f"data.path={self.path} cannot be loaded: {reason}") from error
+            raise UserError(f"data.path={self.path} cannot be loaded: {first_line(error)}") from error
 
 
 def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:

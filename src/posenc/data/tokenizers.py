@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from posenc.data.readers import END
-from posenc.errors import UserError, needed_for
+from posenc.errors import UserError, first_line, needed_for
 from posenc.storage.atomic import whole
 
 FILE = "tokenizer.json"
@@ -162,7 +162,7 @@ class BytePairs:
         try:
             read = Tokenizer.from_str(file.read_text(encoding="utf-8"))
         except Exception as error:  # the package raises bare Exception
-            raise UserError(f"{file} cannot be read: {' '.join(str(error).split())[:200]}") from error
+            raise UserError(f"{file} cannot be read: {first_line(error)}") from error
         if read.get_vocab_size() != self.vocab_size:
             raise UserError(f"{file} has {read.get_vocab_size()} tokens where vocab_size={self.vocab_size}")
         self._tokenizer = read
