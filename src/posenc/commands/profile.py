@@ -16,7 +16,7 @@ from posenc.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 PHASES = ("batch", "forward", "backward", "optimiser")
 DEAREST = 10
 

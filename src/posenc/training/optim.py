@@ -2,10 +2,16 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
+from annotated_types import Ge, Lt
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
+
+from posenc.bounds import Fraction, NonNegative, Positive
+
+Beta = Annotated[float, Ge(0), Lt(1)]
 
 
 @dataclass(frozen=True)
@@ -19,29 +25,14 @@ class AdamWCosine:
         betas: decay of the two moments.
         weight_decay: on matrices only; not on gains.
         clip: largest norm of the gradient.
-
-    Raises:
-        ValueError: if a value is out of range.
     """
 
-    lr: float
-    warmup: float
-    final: float
-    betas: tuple[float, float]
-    weight_decay: float
-    clip: float
-
-    def __post_init__(self) -> None:
-        for name in ("lr", "clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be above 0")
-        for name in ("warmup", "final"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be between 0 and 1")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas={list(self.betas)} must both be at least 0 and below 1")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay={self.weight_decay} must not be negative")
+    lr: Positive
+    warmup: Fraction
+    final: Fraction
+    betas: tuple[Beta, Beta]
+    weight_decay: NonNegative
+    clip: Positive
 
     def share_of_peak(self, step: int, steps: int) -> float:
         """The learning rate of update `step` (from 0) of `steps`, as a share of the peak."""
