@@ -70,7 +70,8 @@ def lengths(folder: Path, scheme: str) -> dict:
 @pytest.mark.parametrize("scheme", ["none", "learned", "rope"])
 def test_the_checkpoint_has_the_validation_loss_that_the_run_wrote_down(evaluated, scheme):
     summary = json.loads((run(evaluated[0], scheme) / "summary.json").read_text())
-    assert lengths(evaluated[0], scheme)["val_loss"] == pytest.approx(summary["val_loss"], abs=1e-5)
+    # Float32 means of 64 tokens, in batches of other sizes: in another order they differ by 2^-24 for each.
+    assert lengths(evaluated[0], scheme)["val_loss"] == pytest.approx(summary["val_loss"], rel=1e-5)
     once = lengths(evaluated[0], scheme)["entries"][0]
     assert (once["times"], once["length"]) == (1, 16)
     assert once["bits_per_byte"] == pytest.approx(summary["bits_per_byte"], abs=0.3)  # other windows of the text

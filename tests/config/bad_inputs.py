@@ -116,7 +116,7 @@ WRONG_VALUES = [
     train("pos.base=many", "pos.base=many must be a finite number"),
     train("pos.base=1e400", "pos.base=inf must be a finite number"),
     train("pos.fraction=2", "pos.fraction=2 must be above 0 and at most 1"),
-    train("pos=sinusoidal pos.scale=raw", "pos.scale=raw must be a finite number or matched"),
+    train("pos=sinusoidal pos.scale=raw", "pos.scale=raw must be a finite number or matched or learned"),
     train("pos=sinusoidal model.width=7 model.heads=1", "pos.width=7 must be even"),
     train("pos=learned pos.context=100", "context=256 is longer than the 100 positions"),
     train("pos=t5 pos.buckets=1", "pos.buckets=1 must be at least 2"),

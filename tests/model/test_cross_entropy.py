@@ -10,6 +10,9 @@ from posenc.model.cross_entropy import CHUNK, LARGE, summed_cross_entropy
 from posenc.objectives.objective import UNSEEN, loss, loss_of
 from posenc.positions import Rotary
 
+SUMMED = 1e-5
+"""Of float32 sums of positive terms in another order: 2^-24 for each of 48 rows, and as much for 8,192 exponentials."""
+
 
 def example(rows: int, vocab: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(0)
@@ -49,7 +52,7 @@ def test_a_model_with_a_large_vocabulary_learns_the_same(reduced):
     weights = list(model.parameters())
     with torch.autocast("cpu", torch.bfloat16, enabled=reduced):
         chunked, whole = loss_of(model, inputs, targets), loss(model(inputs), targets)
-    assert chunked.item() == pytest.approx(whole.item(), rel=1e-3 if reduced else 1e-6)
+    assert chunked.item() == pytest.approx(whole.item(), rel=1e-3 if reduced else SUMMED)
     for one, other in zip(torch.autograd.grad(chunked, weights), torch.autograd.grad(whole, weights), strict=True):
         assert (one - other).norm() <= (0.02 if reduced else 1e-5) * other.norm()
 
@@ -82,7 +85,7 @@ def test_it_compiles_to_one_graph_with_the_same_loss():
     torch.compiler.reset()
     compiled = torch.compile(lambda *batch: loss_of(model, *batch), fullgraph=True, backend="aot_eager")
     value, reference = compiled(inputs, targets), loss_of(model, inputs, targets)
-    assert value.item() == pytest.approx(reference.item(), rel=1e-6)
+    assert value.item() == pytest.approx(reference.item(), rel=SUMMED)
     weights = list(model.parameters())
     for one, other in zip(torch.autograd.grad(value, weights), torch.autograd.grad(reference, weights), strict=True):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, rtol=SUMMED, atol=SUMMED)

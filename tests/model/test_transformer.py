@@ -15,6 +15,7 @@ SCHEMES: dict[str, Callable[[], PositionScheme]] = {
     "none": PositionScheme,
     "learned": lambda: Learned(CONTEXT, WIDTH, scale=1.0),
     "sinusoidal": lambda: Sinusoidal(WIDTH, scale=1.0),
+    "sinusoidal, scale learned": lambda: Sinusoidal(WIDTH, scale="learned"),
     "rope": lambda: Rotary(WIDTH // HEADS),
     "rope_partial": lambda: Rotary(WIDTH // HEADS, fraction=0.25),
     "rope_bounded": lambda: Bounded(WIDTH // HEADS, longest=CONTEXT),
@@ -22,7 +23,8 @@ SCHEMES: dict[str, Callable[[], PositionScheme]] = {
     "alibi": lambda: Alibi(HEADS),
     "t5": lambda: T5(HEADS),
 }
-OWN_PARAMETERS = {"learned": CONTEXT * WIDTH, "t5": 32 * HEADS}
+OWN_PARAMETERS = {"learned": CONTEXT * WIDTH, "t5": 32 * HEADS, "sinusoidal, scale learned": 1}
+ABSOLUTE = ("learned", "sinusoidal", "sinusoidal, scale learned")
 every_scheme = pytest.mark.parametrize("name", SCHEMES)
 
 
@@ -63,7 +65,7 @@ def test_parameters_differ_by_the_scheme_s_own_only(name):
 def test_shifting_all_positions_changes_the_logits_of_absolute_schemes_only(name):
     here = model(name)(tokens(), torch.arange(10))
     there = model(name)(tokens(), torch.arange(10) + 14)
-    assert torch.allclose(here, there, atol=1e-4) == (name not in ("learned", "sinusoidal"))
+    assert torch.allclose(here, there, atol=1e-4) == (name not in ABSOLUTE)
 
 
 @every_scheme
@@ -107,6 +109,21 @@ def test_a_bias_reaches_the_attention_and_keeps_the_future_hidden():
     assert torch.equal(near(tokens())[0, 5:], near(far)[0, 5:])
     assert not torch.equal(near(tokens())[0, 4], near(far)[0, 4])
     assert torch.equal(near(tokens())[0, :6], near(future)[0, :6])
+
+
+@every_scheme
+def test_the_share_of_the_first_norm_s_input_variance_is_measured_where_something_is_added(name):
+    measured = model(name).position_share(tokens())
+    assert (measured is not None) == (name in ABSOLUTE)
+
+
+@pytest.mark.parametrize("tokens_scale", [1.0, 5.0])
+def test_the_share_is_the_encoding_s_variance_over_that_of_the_sum(tokens_scale):
+    """Embeddings and encoding are not correlated at the start, so that their variances add up."""
+    scheme = Sinusoidal(256, scale=0.05, tokens=tokens_scale)
+    share = Transformer(VOCAB, 64, 1, 256, 2, scheme).position_share(tokens(64))
+    encoding = scheme.encoding(torch.arange(64)).var(-1, correction=0).mean().item()
+    assert share == pytest.approx(encoding / (encoding + (0.02 * tokens_scale) ** 2), rel=0.05)
 
 
 def test_the_initial_loss_is_that_of_a_uniform_guess():

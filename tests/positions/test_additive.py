@@ -45,10 +45,21 @@ def test_the_learned_table_is_looked_up_by_position():
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), "raw"])
 def test_a_scale_that_is_not_a_size_is_refused(scale):
     for build in (lambda: Sinusoidal(8, scale=scale), lambda: Learned(8, 8, scale=scale)):
-        with pytest.raises(ValueError, match="scale=.* must be 'matched' or a positive number"):
+        with pytest.raises(ValueError, match="scale=.* must be 'matched', 'learned' or a positive number"):
             build()
 
 
 def test_an_odd_width_is_refused():
     with pytest.raises(ValueError, match="width=7 must be even"):
         Sinusoidal(7)
+
+
+@pytest.mark.parametrize("build", [Sinusoidal, lambda width, scale: Learned(20, width, scale=scale)])
+def test_a_learned_scale_is_one_trained_scalar_that_starts_at_one_over_the_root_of_the_width(build):
+    scheme, unit = build(16, scale="learned"), build(16, scale=1.0)
+    for one in (scheme, unit):
+        one.initialise(torch.Generator().manual_seed(0))
+    assert scheme.scale.tolist() == [0.25]
+    assert torch.equal(scheme.encoding(torch.arange(20)), 0.25 * unit.encoding(torch.arange(20)))
+    scheme.embed(torch.zeros(2, 3, 16), torch.arange(3)).sum().backward()
+    assert scheme.scale.grad.item() == pytest.approx(2 * unit.encoding(torch.arange(3)).sum().item(), rel=1e-4)

@@ -124,7 +124,7 @@ def test_half_precision_vectors_are_turned_in_float32():
     [
         ({"head_dim": 31}, "head_dim=31 .* even number"),
         ({"head_dim": 0}, "head_dim=0 .* even number"),
-        ({"head_dim": 32, "fraction": 0.1}, "turns 3 channels"),
+        ({"head_dim": 32, "fraction": 0.1}, "rotates 3 channels"),
         ({"head_dim": 32, "fraction": 1.5}, "fraction=1.5 must be above 0 and at most 1"),
         ({"head_dim": 32, "base": -1.0}, "base=-1.0 must be a positive number"),
         ({"head_dim": 32, "layout": "neox"}, "layout=neox must be one of half, interleaved"),

@@ -2,6 +2,7 @@
 
     torchrun --nproc-per-node 2 tests/training/several.py '[{"arguments": ["trainer=ddp"], "stopped": false}, ...]'
 
+They train in double precision: what differs between one rank and several, beyond the order of a sum, is then a fault.
 A run that is to be stopped gets a SIGTERM in the second process alone, or in the only one, once it has written rows.
 """
 
@@ -13,6 +14,8 @@ import threading
 import time
 from pathlib import Path
 
+import torch
+
 from posenc.config.schema import composed
 from posenc.distributed import place
 from posenc.errors import Stopped
@@ -21,6 +24,8 @@ from posenc.training.run import run
 
 CONF = Path(__file__).parents[2] / "conf"
 ROWS = 3
+
+torch.set_default_dtype(torch.float64)
 
 
 def stop_after_rows(runs: Path, name: str) -> None:

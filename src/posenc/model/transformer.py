@@ -126,6 +126,18 @@ class Transformer(nn.Module):
             if block is not self.blocks[-1]:
                 x = block(x, places)
 
+    def position_share(self, tokens: Tensor) -> float | None:
+        """The position encoding's share of the variance that the first norm sees; None where nothing is added.
+
+        Variances are over the D channels, as a LayerNorm takes them, and their mean over the tokens (B, T).
+        """
+        encoding = self.scheme.encoding(torch.arange(tokens.shape[-1], device=tokens.device))
+        if encoding is None:
+            return None
+        x, _ = self._placed(tokens)
+        of_encoding, of_both = (part.float().var(-1, correction=0).mean() for part in (encoding, x))
+        return (of_encoding / of_both).item()
+
     def _placed(self, tokens: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Places]:
         """The embeddings (B, T, D) and the places of tokens (B, T)."""
         if positions is None:

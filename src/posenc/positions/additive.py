@@ -9,19 +9,36 @@ from torch import Tensor, nn
 from posenc.positions.angles import AngleTable, frequencies
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 
-Scale = float | Literal["matched"]
-"""The size of what is added; "matched" gives it the root mean square of the token embeddings."""
+Scale = float | Literal["matched", "learned"]
+"""The size of what is added; "matched" gives it the root mean square of the token embeddings. "learned" is one trained
+scalar that starts at 1/sqrt(D): scaled sinusoidal (Geiping and Goldstein 2023, section 4.2)."""
 
 
 def _size(scale: Scale, matched: float) -> float:
     if scale == "matched":
         return matched
     if not (isinstance(scale, int | float) and scale > 0):
-        raise ValueError(f"scale={scale} must be 'matched' or a positive number")
+        raise ValueError(f"scale={scale} must be 'matched', 'learned' or a positive number")
     return float(scale)
 
 
-class Sinusoidal(PositionScheme):
+def _trained(width: int) -> nn.Parameter:
+    """1/sqrt(D), of shape (1,): sharded training takes no parameter without a dimension."""
+    return nn.Parameter(torch.full((1,), width**-0.5))
+
+
+class Additive(PositionScheme):
+    """Adds its encoding to the token embeddings."""
+
+    def encoding(self, positions: Tensor) -> Tensor:
+        """positions (T,) -> (T, D), float32."""
+        raise NotImplementedError
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + self.encoding(positions).to(x.dtype)
+
+
+class Sinusoidal(Additive):
     """Fixed sines and cosines (Vaswani et al. 2017, section 3.5): PE(m, 2i) = sin(m theta_i), PE(m, 2i+1) = cos.
 
     Beside embeddings of standard deviation 0.02 the raw amplitude of 1 drowns the tokens, and the comparison would
@@ -30,7 +47,8 @@ class Sinusoidal(PositionScheme):
     Args:
         width: D, even.
         base: the longest wavelength is 2 pi base.
-        scale: amplitude; "matched" is sqrt(2) * 0.02, whose root mean square is the embeddings' own.
+        scale: amplitude; "matched" is sqrt(2) * 0.02, whose root mean square is the embeddings' own; "learned" is
+            trained from 1/sqrt(D).
         tokens: what the token embeddings are multiplied by; "sqrt_width" is sqrt(D), as in section 3.4.
 
     Raises:
@@ -50,25 +68,25 @@ class Sinusoidal(PositionScheme):
         if tokens != "sqrt_width" and not (isinstance(tokens, int | float) and tokens > 0):
             raise ValueError(f"tokens={tokens} must be 'sqrt_width' or a positive number")
         self.tokens = math.sqrt(width) if tokens == "sqrt_width" else float(tokens)
-        self.scale = _size(scale, matched=math.sqrt(2) * EMBEDDING_STD)
+        self.scale = _trained(width) if scale == "learned" else _size(scale, matched=math.sqrt(2) * EMBEDDING_STD)
         self.angles = AngleTable(frequencies(width, base))
 
     def encoding(self, positions: Tensor) -> Tensor:
-        """positions (T,) -> (T, D), float32."""
         cos, sin = self.angles(positions)
         return self.scale * torch.stack([sin, cos], dim=-1).flatten(-2)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return self.tokens * x + self.encoding(positions).to(x.dtype)
+        return super().embed(self.tokens * x, positions)
 
 
-class Learned(PositionScheme):
+class Learned(Additive):
     """One trained vector a position (Gehring et al. 2017; the scheme of BERT and GPT-2).
 
     Args:
         context: rows of the table: no longer sequence can be placed.
         width: D.
-        scale: standard deviation at initialisation; "matched" is the token embeddings' 0.02.
+        scale: standard deviation at initialisation; "matched" is the token embeddings' 0.02; "learned" is a table of
+            standard deviation 1 times a scalar trained from 1/sqrt(D).
 
     Raises:
         ValueError: for a context or width below 1, or a scale that is not positive.
@@ -79,11 +97,12 @@ class Learned(PositionScheme):
         if context < 1 or width < 1:
             raise ValueError(f"context={context} and width={width} must both be at least 1")
         self.longest = context
-        self.scale = _size(scale, matched=EMBEDDING_STD)
+        self.std = 1.0 if scale == "learned" else _size(scale, matched=EMBEDDING_STD)
+        self.scale = _trained(width) if scale == "learned" else 1.0
         self.table = nn.Embedding(context, width)
 
     def initialise(self, generator: torch.Generator) -> None:
-        nn.init.normal_(self.table.weight, std=self.scale, generator=generator)
+        nn.init.normal_(self.table.weight, std=self.std, generator=generator)
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x + self.table(positions).to(x.dtype)
+    def encoding(self, positions: Tensor) -> Tensor:
+        return self.scale * self.table(positions)

@@ -24,6 +24,10 @@ class PositionScheme(nn.Module):
         """Place the token embeddings x (B, T, D), once a forward -> (B, T, D)."""
         return x
 
+    def encoding(self, positions: Tensor) -> Tensor | None:  # noqa: ARG002
+        """What `embed` adds to the token embeddings, (T, D); None for nothing. Only measured, never called to train."""
+        return None
+
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Place queries and keys, each (B, H, T, Dh), in every layer -> the same shapes."""
         return q, k

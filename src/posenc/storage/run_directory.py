@@ -31,6 +31,7 @@ COLUMNS = (
     "mfu",
     "previous_token",
     "induction",
+    "position_share",
 )
 
 

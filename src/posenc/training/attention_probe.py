@@ -54,6 +54,12 @@ class Heads:
                     rows.append({"layer": layer, "head": head, **{name: round(value, 4) for name, value in named}})
         return rows
 
+    @torch.no_grad()
+    def position_share(self, model: Transformer) -> dict[str, float]:
+        """The position encoding's share of the first norm's input variance, by its column; nothing without one."""
+        share = model.position_share(self.text.to(model.embedding.weight.device))
+        return {} if share is None else {"position_share": round(share, 4)}
+
 
 def shares_by_distance(weights: Tensor) -> Tensor:
     """Attention weights (B, H, T, T) -> (H, buckets): the mean share at each distance back.

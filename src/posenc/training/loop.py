@@ -183,6 +183,8 @@ class Curve(Callback):
             if loss is None:
                 return
             self.row["val_loss"] = loss
+            with self.phases.within(HEADS), pl_module.hardware.whole(pl_module.model):
+                self.row |= pl_module.heads.position_share(pl_module.model)
             if step % self.heads_every == 0:
                 self._measure_heads(trainer, pl_module)
         self._pending = False
