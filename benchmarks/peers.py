@@ -27,7 +27,8 @@ from posenc.errors import first_line
 from posenc.objectives.objective import Causal, Masked, Objective
 from posenc.training import environment
 from posenc.training.efficiency import DENSE_BF16
-from posenc.training.optim import AdamWCosine
+from posenc.training.optim import AdamW
+from posenc.training.step import TrainingStep
 
 MODELS = Path(__file__).parent.parent / "conf" / "model"
 VOCABULARY = {"tiny": 256, "small": 256, "base": 50_257}
@@ -104,8 +105,7 @@ class Training:
         self.objective = WithLoss(contender, shape, precision).to(batch[0].device).train()
         if compiler is not None:
             self.objective.compile(mode=compiler)
-        optim = AdamWCosine(lr=1e-3, warmup=0.0, final=1.0, betas=(0.9, 0.95), weight_decay=0.1, clip=1.0)
-        self.clip, (self.optimiser, _) = optim.clip, optim.build(self.objective, 1)
+        self.update = TrainingStep(self.objective, self.objective, AdamW(lr=1e-3))
         self.losses = [self.step().item()]
         memory.begin()
         self.losses += [self.step().item() for _ in range(WARM_UP - 1)]
@@ -114,12 +114,7 @@ class Training:
     def step(self) -> Tensor:
         """One update; the loss before it, ()."""
         torch.compiler.cudagraph_mark_step_begin()
-        before = self.objective(*self.batch)
-        before.backward()
-        nn.utils.clip_grad_norm_(self.objective.parameters(), self.clip)
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        return before.detach()
+        return self.update(*self.batch)
 
     def steps(self, count: int) -> None:
         """Updates."""

@@ -40,6 +40,7 @@ GROUPS = {
     "attention": Group("posenc.model"),
     "objective": Group("posenc.objectives", frozenset(("vocab_size",))),
     "optim": Group("posenc.training.optim"),
+    "schedule": Group("posenc.training.schedule"),
     "trainer": Group("posenc.training"),
 }
 """In the order in which they are checked: modules of the first three do not import torch, so they answer at once."""
@@ -113,7 +114,9 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
     """Refuse a scheme or an attention of another size than the model's."""
     model = configuration["model"]
-    sizes = {key: model[key] for key in ("width", "heads")} | {"head_dim": model["width"] // max(1, model["heads"])}
+    sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
+        "head_dim": model["width"] // max(1, model["heads"])
+    }
     for group in ("pos", "attention"):
         for key, size in sizes.items():
             given = configuration[group].get(key, size)

@@ -219,9 +219,9 @@ def _sentence(
 
 
 def _in_words(schema: Mapping[str, Any], kind: bool = True) -> str:
-    """What a JSON schema allows, such as "a whole number, at least 1, or auto"; without its kind, "at least 1"."""
+    """What a JSON schema allows, such as "a whole number at least 1 or auto"; without its kind, "at least 1"."""
     if "anyOf" in schema:
-        return " or ".join(_in_words(option, kind) for option in schema["anyOf"])
+        return " or ".join(map(_in_words, schema["anyOf"]))
     if "enum" in schema or "const" in schema:
         return " or ".join(map(str, schema.get("enum", [schema.get("const")])))
     if "prefixItems" in schema:

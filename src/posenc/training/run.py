@@ -83,7 +83,7 @@ def train(
 ) -> dict[str, Any]:
     """Instantiate, fit and finish. Of several processes the first writes, and the others only train."""
     phases = Phases()
-    optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
+    optim, schedule, tokenizer = (build(config, group) for group in ("optim", "schedule", "tokenizer"))
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     model = build_model(config, objective)
     window = settings.context + objective.lookahead
@@ -139,7 +139,7 @@ def train(
     validation = objective.examples(windows, validation_noise(prepared.valid, windows, objective.draws))
     heads = Heads(windows, settings.context, settings.attention_every)
     module = LanguageModelling(
-        model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware
+        model, objective, optim, schedule, batches, validation, heads, settings.steps, config, phases, hardware
     )
 
     if not processes.first:
