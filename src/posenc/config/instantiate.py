@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from posenc.errors import UserError
-from posenc.storage.resource_errors import too_large
+from posenc.storage.resource_errors import out_of_memory
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
         key = str(error).partition("=")[0]
         raise UserError(f"{within}{group}.{error}" if key in values else str(error)) from error
     except (MemoryError, RuntimeError, OverflowError) as error:
-        if not too_large(error):
+        if not out_of_memory(error):
             raise
         sizes = ", ".join(f"{within}{group}.{key}={value}" for key, value in plain.items() if type(value) is int)
         raise UserError(f"this does not fit in memory: {sizes or f'{within}{group}'}") from error
