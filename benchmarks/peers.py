@@ -147,7 +147,9 @@ def batch_of(given: argparse.Namespace, objective: Objective, device: torch.devi
     generator = torch.Generator().manual_seed(0)
     size = (given.batch, given.context + objective.lookahead)
     window = torch.randint(VOCABULARY[given.model], size, generator=generator)
-    inputs, targets = objective.examples(window, torch.rand(*size, objective.draws, generator=generator))
+    inputs, targets = objective.inputs_and_targets(
+        window, torch.rand(*size, objective.noise_per_token, generator=generator)
+    )
     return inputs.contiguous().to(device), targets.contiguous().to(device)
 
 
