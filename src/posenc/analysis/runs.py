@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
 from posenc.config.schema import NOT_THE_CURVE
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_csv
 from posenc.storage.lengths_file import Lengths, read
 from posenc.storage.run_directory import failed_jobs
@@ -185,8 +185,7 @@ def _attempts(configurations: list[Path]) -> Iterator[Run | str]:
         try:
             yield _read_run(file.parent)
         except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            yield f"{file.parent} cannot be read ({type(error).__name__}: {reason}); left out"
+            yield f"{file.parent} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
 
 
 def _read_run(directory: Path) -> Run | str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, run_of, sort_out
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 from posenc.tracking.client import address, ask, let_go, listen, load, within
 
 PATIENCE = 60.0
@@ -62,8 +62,7 @@ def answers(about: str) -> Iterator[None]:
             f"{str(error.name).partition('.')[0]} is not installed, and {about} is on W&B's server"
         ) from error
     except Exception as error:  # W&B raises many kinds: no key, no network, no such project
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UserError(f"W&B has no answer about {about}: {reason}") from error
+        raise UserError(f"W&B has no answer about {about}: {first_line(error)}") from error
     finally:
         if "wandb" in sys.modules:
             let_go(sys.modules["wandb"])
