@@ -120,11 +120,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _write(results: dict[str, Any], folder: Path) -> None:
-    from posenc.storage.run_directory import write_whole
+    from posenc.storage.atomic import atomic_write
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
-    write_whole(folder / "scaling.md", markdown(results))
+    atomic_write(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
+    atomic_write(folder / "scaling.md", markdown(results))
 
 
 def _draw(results: dict[str, Any], folder: Path) -> None:

@@ -1,10 +1,11 @@
 import math
+from typing import Any
 
 import pytest
 
 from posenc.analysis.claim_map import Result, advantage, pooled_sd, read_results, rows, seeds_needed, tokens_to, trend
 from posenc.errors import UserError
-from posenc.storage.run_directory import write_whole
+from posenc.storage.atomic import atomic_write
 
 UNIT = 1_228_800
 FASTER = {"rope": 1.6, "sinusoidal": 1.0}
@@ -21,10 +22,10 @@ def backbone(seeds=3, budgets=(1, 2, 4, 8, 16)):
     return [result(pos, UNIT * units, seed) for pos in FASTER for units in budgets for seed in range(seeds)]
 
 
-def slope(points):
-    fitted = trend(points)
-    assert fitted is not None
-    return fitted.slope
+def slope(points) -> Any:
+    found = trend(points)
+    assert found is not None
+    return found.slope
 
 
 def test_a_constant_advantage_in_tokens_is_found_at_every_budget():
@@ -40,10 +41,9 @@ def test_a_constant_advantage_in_tokens_is_found_at_every_budget():
 def test_an_advantage_that_shrinks_has_a_negative_slope():
     runs = backbone()
     slower = [result("sinusoidal", r.tokens, r.seed, r.val_loss - 0.02 * math.log2(r.tokens / UNIT)) for r in runs[15:]]
-    found = slope(advantage(runs[:15] + slower, "rope", "sinusoidal"))
-    assert found.value < -0.05
-    assert found.high is not None
-    assert found.high < 0
+    points = advantage(runs[:15] + slower, "rope", "sinusoidal")
+    assert slope(points).value < -0.05
+    assert slope(points).high < 0
 
 
 def test_a_loss_outside_the_budgets_of_an_arm_is_no_number():
@@ -91,8 +91,8 @@ def test_seeds_needed_is_the_first_number_whose_interval_is_narrow_enough():
 
 def test_results_are_read_as_they_were_written(tmp_path):
     lines = [",".join(map(str, row.values())) for row in rows(backbone())]
-    write_whole(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
+    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
     assert sorted(read_results(tmp_path / "runs.csv"), key=str) == sorted(backbone(), key=str)
-    write_whole(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x"]) + "\n")
+    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x"]) + "\n")
     with pytest.raises(UserError, match=r"runs.csv, line 2 cannot be read"):
         read_results(tmp_path / "runs.csv")

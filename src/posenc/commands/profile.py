@@ -69,7 +69,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from omegaconf import OmegaConf
 
     from posenc.config.schema import check, composed
-    from posenc.storage.run_directory import check_writable
+    from posenc.storage.atomic import check_writable
 
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
@@ -172,7 +172,7 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
     def step() -> "torch.Tensor":
         with clock.phase("batch"):
             batch = [part.to(clock.device, non_blocking=True) for part in next(stream)]
-            inputs, targets = experiment.objective.examples(*batch)
+            inputs, targets = experiment.objective.inputs_and_targets(*batch)
         return update(inputs, targets)
 
     return step
