@@ -30,7 +30,7 @@ PHASES = {
 }
 """By module: a function, and the phase that a call of it is."""
 
-FIRST_STEP = {"posenc.training.module": ("LanguageModelling.training_step", "first step")}
+FIRST_STEP = {"posenc.training.module": ("LanguageModel.training_step", "first step")}
 """Likewise, of a phase that begins with the first call and lasts."""
 
 
