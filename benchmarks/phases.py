@@ -24,7 +24,7 @@ STARTED = time.monotonic()
 PHASES = {
     "posenc.data.prepare": ("prepare", "data"),
     "posenc.config.instantiate": ("build_model", "model"),
-    "posenc.training.accelerator": ("Hardware.trainer", "trainer"),
+    "posenc.training.trainer": ("build_trainer", "trainer"),
     "posenc.tracking.loggers": ("weights_and_biases", "logger"),
     "lightning.pytorch.trainer.trainer": ("Trainer.fit", "set-up of the fit"),
 }

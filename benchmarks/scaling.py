@@ -120,11 +120,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _write(results: dict[str, Any], folder: Path) -> None:
-    from posenc.storage.run_directory import write_whole
+    from posenc.storage.atomic import atomic_write
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
-    write_whole(folder / "scaling.md", markdown(results))
+    atomic_write(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
+    atomic_write(folder / "scaling.md", markdown(results))
 
 
 def _draw(results: dict[str, Any], folder: Path) -> None:
@@ -258,11 +258,11 @@ class Bench:
         import torch
 
         from posenc.model import Linear, Softmax, Transformer
-        from posenc.model.attention import Mechanism
+        from posenc.model.attention import AttentionOp
         from posenc.positions import PositionScheme, Rotary
 
         layers, size = self.setting.layers, self.setting.head_dim
-        contenders: dict[str, tuple[PositionScheme, Mechanism]] = {
+        contenders: dict[str, tuple[PositionScheme, AttentionOp]] = {
             "rope": (Rotary(size), Softmax()),
             "none": (PositionScheme(), Softmax()),
             "favor": (Rotary(size), Linear(size, "favor")),

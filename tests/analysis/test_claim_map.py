@@ -4,7 +4,7 @@ import pytest
 
 from posenc.analysis.claim_map import Result, advantage, pooled_sd, read_results, rows, seeds_needed, tokens_to, trend
 from posenc.errors import UserError
-from posenc.storage.run_directory import write_whole
+from posenc.storage.atomic import atomic_write
 
 UNIT = 1_228_800
 FASTER = {"rope": 1.6, "sinusoidal": 1.0}
@@ -84,8 +84,8 @@ def test_seeds_needed_is_the_first_number_whose_interval_is_narrow_enough():
 
 def test_results_are_read_as_they_were_written(tmp_path):
     lines = [",".join(map(str, row.values())) for row in rows(backbone())]
-    write_whole(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
+    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
     assert sorted(read_results(tmp_path / "runs.csv"), key=str) == sorted(backbone(), key=str)
-    write_whole(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x"]) + "\n")
+    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x"]) + "\n")
     with pytest.raises(UserError, match=r"runs.csv, line 2 cannot be read"):
         read_results(tmp_path / "runs.csv")

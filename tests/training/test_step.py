@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from posenc.config.instantiate import build
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from posenc.training.experiment import Experiment
 from tests.conftest import composed, only
 
@@ -14,7 +14,7 @@ def test_the_step_without_lightning_gives_the_curve_of_a_run_to_the_bit(schedule
     arguments = ("experiment=smoke", "logger=csv", "trainer=cpu", "log_every=1", f"schedule={schedule}")
     result = train(*arguments)
     assert result.returncode == 0, result.stderr
-    rows = read_metrics(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")
+    rows = read_csv(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")
     config = composed(*arguments)
     experiment = Experiment.of(config)
     update = experiment.training_step(build(config, "trainer"), torch.device("cpu"))

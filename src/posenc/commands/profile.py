@@ -69,7 +69,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from omegaconf import OmegaConf
 
     from posenc.config.schema import check, composed
-    from posenc.storage.run_directory import check_writable
+    from posenc.storage.atomic import check_writable
 
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))

@@ -4,10 +4,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
+from posenc.compat import hydra_arguments
 from posenc.errors import UserError
 
 HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.")
@@ -60,7 +60,7 @@ def parsed(arguments: Sequence[str]) -> list[Override]:
     def told(sentence: str) -> NoReturn:
         raise UserError(f"{sentence}; see --help")
 
-    flags = get_args_parser()
+    flags = hydra_arguments()
     setattr(flags, "error", told)  # noqa: B010  it would print a page and leave
     return OverridesParser.create().parse_overrides(flags.parse_args(list(arguments)).overrides)
 

@@ -33,11 +33,11 @@ class Family:
     """The choices inside a layer.
 
     Args:
-        norm: layer (LayerNorm), bare (LayerNorm without gains) or rms (RMSNorm).
+        norm: layer (LayerNorm), bare (LayerNorm without weights) or rms (RMSNorm).
         bias: where vectors are added: none, norm (in the norms) or all (in every projection too).
         queries_per_key: query heads that share a head of keys and values: 1 is full attention, all is multi-query.
         parallel: whether attention and feed-forward read the same normalised input.
-        activation: gelu, or swiglu with a third matrix as a gate (Shazeer 2020).
+        activation: gelu, gelu_tanh (its tanh form), or swiglu with a third matrix as a gate (Shazeer 2020).
         ratio: width of the feed-forward network over D.
         tied: whether the output's matrix is the embedding's.
 
@@ -49,7 +49,7 @@ class Family:
     bias: Literal["none", "norm", "all"] = "none"
     queries_per_key: int | Literal["all"] = 1
     parallel: bool = False
-    activation: Literal["gelu", "swiglu"] = "gelu"
+    activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
     ratio: float = 4.0
     tied: bool = True
 
@@ -69,18 +69,18 @@ class Family:
         """(..., D) -> (..., D)."""
         return NORMS[self.norm](width, self.biases.norms)
 
-    def key_heads(self, heads: int) -> int:
+    def num_kv_heads(self, heads: int) -> int:
         """Heads of keys and values.
 
         Raises:
             ValueError: if the query heads cannot be shared out evenly.
         """
-        shared = heads if self.queries_per_key == "all" else self.queries_per_key
-        if heads % shared:
-            raise ValueError(f"heads={heads} must be a multiple of family.queries_per_key={shared}")
-        return heads // shared
+        group = heads if self.queries_per_key == "all" else self.queries_per_key
+        if heads % group:
+            raise ValueError(f"heads={heads} must be a multiple of family.queries_per_key={group}")
+        return heads // group
 
-    def inner_width(self, width: int) -> int:
+    def d_ff(self, width: int) -> int:
         """Of the feed-forward network: ratio x D.
 
         Where that is not whole, up to a multiple of D / 16, which is LLaMA's 256 at width 4,096.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from posenc.positions.angles import PAGE, AngleTable, frequencies
 from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary
-from posenc.positions.base import PositionScheme
+from posenc.positions.base import LayerScheme, PositionScheme
 from posenc.positions.decay import DecayTable
 
 LARGEST_GROWTH = 116
@@ -83,6 +83,37 @@ class Bounded(Rotary):
         if longest < 1:
             raise ValueError(f"longest={longest} must be at least 1")
         self.angles = AngleTable(math.pi / longest * frequencies(self.rotated, base))
+
+
+class NopeHybrid(Rotary):
+    """Rotary, but for every fourth layer, which has no positions at all (Yang et al. 2025, "Rope to Nope and back").
+
+    Layers without positions may look anywhere by content alone, at any length. SmolLM3 and Llama 4 are built like that.
+
+    Args:
+        every: the last layer of each `every` has no positions.
+        head_dim, base, layout, fraction: as in `Rotary`.
+
+    Raises:
+        ValueError: if every is below 2, and as `Rotary`.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        fraction: float = 1.0,
+        every: int = 4,
+    ) -> None:
+        super().__init__(head_dim, base, layout, fraction)
+        if every < 2:
+            raise ValueError(f"every={every} must be at least 2: with 1 no layer has positions, which is pos=none")
+        self.every = every
+        self.without = PositionScheme()
+
+    def layer(self, index: int) -> LayerScheme:
+        return self.without if (index + 1) % self.every == 0 else self
 
 
 class Xpos(Rotary):

@@ -55,6 +55,7 @@ class LanguageModel(LightningModule):
         With several devices it is that of this one's windows: all have as many tokens to predict, so that the mean over
         devices is the mean over the batch, and the mean of gradients its gradient.
         """
+        self.model.scheme.at_step(self.trainer.global_step)
         return self.loss(*self.objective.examples(*batch))
 
     def validation_step(self, batch: tuple[Tensor, Tensor, float], _: int) -> Tensor:
@@ -62,6 +63,7 @@ class LanguageModel(LightningModule):
 
         `MetricsWriter` calls it, not Lightning: `posenc.training.trainer` says why.
         """
+        self.model.scheme.at_step(self.trainer.global_step)
         inputs, targets, share = batch
         return self.loss(inputs.to(self.device), targets.to(self.device)) * share
 
