@@ -147,7 +147,7 @@ class TrainingRun:
     def _quality(self) -> Summary:
         """The loss beside baselines that know no order and, for a likelihood, in bits per byte."""
         objective = self.experiment.objective
-        quality = dict(objective.orderless(self.prepared.train.ids, self.windows, self.validation))
+        quality = dict(objective.ngram_baseline(self.prepared.train.ids, self.windows, self.validation))
         if objective.likelihood:
             lengths = self.experiment.tokenizer.byte_lengths()[self.validation[1].numpy()]
             quality["bits_per_byte"] = self.metrics.row["val_loss"] / math.log(2) / lengths.mean().item()
@@ -157,7 +157,7 @@ class TrainingRun:
         """Write a sample of what the model says, then the summary, which marks the run as finished."""
         trained = load(self.directory.path)  # from the last checkpoint: in memory the weights may be sharded
         objective, context = trained.objective, self.settings.context
-        sample = objective.answer(trained.model, trained.tokenizer, objective.prompt, context, Sampling())
+        sample = objective.sample(trained.model, trained.tokenizer, objective.prompt, context, Sampling())
         atomic_write(self.directory.path / "sample.txt", sample + "\n")
         self.directory.finish(summary)  # before W&B, which may wait for the network
         try:

@@ -56,7 +56,7 @@ class LanguageModel(LightningModule):
         devices is the mean over the batch, and the mean of gradients its gradient.
         """
         self.model.scheme.at_step(self.trainer.global_step)
-        return self.loss(*self.objective.examples(*batch))
+        return self.loss(*self.objective.inputs_and_targets(*batch))
 
     def validation_step(self, batch: tuple[Tensor, Tensor, float], _: int) -> Tensor:
         """A batch's part of the mean loss over all validation windows, in nats per predicted token.

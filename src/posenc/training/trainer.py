@@ -22,7 +22,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from posenc.compat import without_sigterm_broadcast
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.accelerator import Hardware, keep_freed_memory
 from posenc.training.checkpoint_io import CheckpointIO
@@ -64,8 +64,7 @@ def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callb
             **OFF,
         )
     except (MisconfigurationException, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"trainer.accelerator={hardware.accelerator}: {reason}") from error
+        raise UserError(f"trainer.accelerator={hardware.accelerator}: {first_line(error)}") from error
     if trainer.strategy.root_device.type == "cpu":
         keep_freed_memory()
     without_sigterm_broadcast(trainer)
