@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from posenc.storage.csv_files import COLUMNS, MetricsFile
+from posenc.storage.csv_files import MetricsFile
+from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
 from tests.conftest import clean_environment, only
