@@ -38,7 +38,7 @@ def bare(config: Any, choices: dict[str, str]) -> float:
     update = experiment.training_step(hardware, device)
     begun = time.perf_counter()
     for batch in batches.stream(0, config.steps):
-        loss = update(*experiment.objective.examples(*(part.to(device) for part in batch)))
+        loss = update(*experiment.objective.inputs_and_targets(*(part.to(device) for part in batch)))
     loss.item()
     return 1000 * (time.perf_counter() - begun) / config.steps
 

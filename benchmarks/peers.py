@@ -23,6 +23,7 @@ import yaml
 from contenders import Contender, Shape
 from torch import Tensor, nn
 
+from posenc.errors import first_line
 from posenc.objectives.objective import Causal, Masked, Objective
 from posenc.training import environment
 from posenc.training.efficiency import DENSE_BF16
@@ -146,7 +147,9 @@ def batch_of(given: argparse.Namespace, objective: Objective, device: torch.devi
     generator = torch.Generator().manual_seed(0)
     size = (given.batch, given.context + objective.lookahead)
     window = torch.randint(VOCABULARY[given.model], size, generator=generator)
-    inputs, targets = objective.examples(window, torch.rand(*size, objective.draws, generator=generator))
+    inputs, targets = objective.inputs_and_targets(
+        window, torch.rand(*size, objective.noise_per_token, generator=generator)
+    )
     return inputs.contiguous().to(device), targets.contiguous().to(device)
 
 
@@ -171,7 +174,7 @@ def prepared(given: argparse.Namespace, shape: Shape, batch: tuple[Tensor, Tenso
         except Exception as error:
             if contender.package == "posenc":
                 raise
-            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            reason = f"{type(error).__name__}: {first_line(error)}"
             print(f"{contender.name} is left out: {reason}", file=sys.stderr)
     return ready
 

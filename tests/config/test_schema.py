@@ -36,7 +36,7 @@ def losses_of_a_few_steps(config: dict) -> list[float]:
         group["lr"] = 0.01
     draw = torch.Generator().manual_seed(0)
     window = torch.randint(256, (2, 16 + objective.lookahead), generator=draw)
-    inputs, targets = objective.examples(window, torch.rand(*window.shape, 2, generator=draw))
+    inputs, targets = objective.inputs_and_targets(window, torch.rand(*window.shape, 2, generator=draw))
     losses = []
     for _ in range(3):
         step = loss(model(inputs), targets)

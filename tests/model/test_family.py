@@ -88,7 +88,7 @@ def test_the_activation_is_the_published_one(name, function):
     """Hugging Face's functions by the names in the published configurations; gated families have silu in the gate."""
     from transformers.activations import ACT2FN
 
-    layer = FEED_FORWARD[family(name).activation](8, 8, False)
+    layer: Any = FEED_FORWARD[family(name).activation](8, 8, False)
     x = torch.linspace(-4, 4, 8).expand(1, 1, 8)
     with torch.no_grad():
         layer.down.weight.copy_(torch.eye(8))

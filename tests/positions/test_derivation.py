@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posenc.model.attention import Attention, PositionContext
 from posenc.positions import Learned, PositionScheme, Rotary, Sinusoidal
-from posenc.positions.angles import frequencies
+from posenc.positions.tables import frequencies
 from tests.conftest import ROOT
 
 WIDTH, HEADS, LENGTH = 32, 2, 10

@@ -12,7 +12,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posenc.storage.csv_files import COLUMNS, read_csv
+from posenc.storage.csv_files import read_csv
+from posenc.storage.metrics import COLUMNS
 from tests.conftest import ROOT, SCHEMES, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")

@@ -19,5 +19,7 @@ def test_the_step_without_lightning_gives_the_curve_of_a_run_to_the_bit(schedule
     experiment = Experiment.of(config)
     update = experiment.training_step(build(config, "trainer"), torch.device("cpu"))
     batches = experiment.batches(experiment.prepare(build(config, "data"), "kjv"))
-    losses = [update(*experiment.objective.examples(*batch)).item() for batch in batches.stream(0, config["steps"])]
+    losses = [
+        update(*experiment.objective.inputs_and_targets(*batch)).item() for batch in batches.stream(0, config["steps"])
+    ]
     assert losses == [float(row["train_loss"]) for row in rows]

@@ -172,7 +172,7 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
     def step() -> "torch.Tensor":
         with clock.phase("batch"):
             batch = [part.to(clock.device, non_blocking=True) for part in next(stream)]
-            inputs, targets = experiment.objective.examples(*batch)
+            inputs, targets = experiment.objective.inputs_and_targets(*batch)
         return update(inputs, targets)
 
     return step

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.model.attention import AttentionOp, PositionContext, Softmax, hide_future
-from posenc.model.block import Block, ParallelBlock
-from posenc.model.family import Family
+from posenc.model.block import Block, Family, ParallelBlock
 from posenc.positions import PositionScheme
 from posenc.positions.base import EMBEDDING_STD, LayerScheme
 

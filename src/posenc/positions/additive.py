@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from posenc.positions.angles import AngleTable, frequencies
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
+from posenc.positions.tables import AngleTable, frequencies
 
 Scale = float | Literal["matched", "learned"]
 """The size of what is added; "matched" gives it the root mean square of the token embeddings. "learned" is one trained

@@ -5,10 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from posenc.positions.angles import PAGE, AngleTable, frequencies
 from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary
 from posenc.positions.base import LayerScheme, PositionScheme
-from posenc.positions.decay import DecayTable
+from posenc.positions.tables import PAGE, AngleTable, DecayTable, frequencies
 
 LARGEST_GROWTH = 116
 """Binary digits that xPos may add to a product: float32 has 128, and products of 2^12 must still fit."""

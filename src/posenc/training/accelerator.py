@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posenc.distributed import place
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
 
@@ -92,8 +92,7 @@ class Hardware:
         try:
             trainer = Trainer(accelerator=self.accelerator, precision=self.chosen_precision(), **spread, **settings)
         except (MisconfigurationException, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
+            raise ValueError(f"accelerator={self.accelerator}: {first_line(error)}") from error
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
         # Lightning would have all processes ask the first in every step whether it was told to stop, and wait for it.

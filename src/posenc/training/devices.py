@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from posenc.bounds import PositiveInt
 from posenc.distributed import place
 from posenc.errors import UserError
 from posenc.model import Transformer
@@ -30,12 +31,10 @@ class DataParallel(Hardware):
         ValueError: if there is no such device.
     """
 
-    devices: int | Literal["auto"] = "auto"
+    devices: PositiveInt | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.devices != "auto" and self.devices < 1:
-            raise ValueError(f"devices={self.devices} must be at least 1")
         if self.cuda_graphs:
             raise ValueError("cuda_graphs=True is for one device: the others cannot be heard while a graph is replayed")
 

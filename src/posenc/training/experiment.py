@@ -66,15 +66,15 @@ class Experiment:
         from posenc.data.batches import Batches
 
         seed, size = self.config["seed"], self.config["batch_size"]
-        return Batches(prepared.train, seed, size, self.window, self.objective.draws)
+        return Batches(prepared.train, seed, size, self.window, self.objective.noise_per_token)
 
     def validation(self, prepared: "Prepared") -> "tuple[Tensor, tuple[Tensor, Tensor]]":
         """The fixed windows that every run is validated on, (N, window), and their inputs and targets, (N, T) each."""
         from posenc.data.batches import validation_noise, validation_windows
 
         windows = validation_windows(prepared.valid, self.config["eval_windows"], self.window)
-        noise = validation_noise(prepared.valid, windows, self.objective.draws)
-        return windows, self.objective.examples(windows, noise)
+        noise = validation_noise(prepared.valid, windows, self.objective.noise_per_token)
+        return windows, self.objective.inputs_and_targets(windows, noise)
 
     def training_step(
         self,

@@ -84,7 +84,7 @@ class LanguageModelling(LightningModule):
         devices is the mean over the batch, and the mean of gradients its gradient.
         """
         self.model.scheme.at_step(self.trainer.global_step)
-        return self.loss_of(*self.objective.examples(*batch))
+        return self.loss_of(*self.objective.inputs_and_targets(*batch))
 
     @torch.no_grad()
     def validate(self, called_away: Callable[[], bool]) -> float | None:

@@ -135,9 +135,11 @@ def train(
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
 
-    batches = Batches(prepared.train, settings.seed, settings.batch_size, window, objective.draws)
+    batches = Batches(prepared.train, settings.seed, settings.batch_size, window, objective.noise_per_token)
     windows = validation_windows(prepared.valid, settings.eval_windows, window)
-    validation = objective.examples(windows, validation_noise(prepared.valid, windows, objective.draws))
+    validation = objective.inputs_and_targets(
+        windows, validation_noise(prepared.valid, windows, objective.noise_per_token)
+    )
     heads = Heads(windows, settings.context, settings.attention_every)
     module = LanguageModelling(
         model, objective, optim, schedule, batches, validation, heads, settings.steps, config, phases, hardware
@@ -156,7 +158,7 @@ def train(
             trainer.loggers = build(config, "logger", directory=directory, config=config)
             forget_peak_memory(trainer.strategy.root_device)
             summary = _fit(trainer, module, curve, settings, directory, processes)
-            summary |= objective.orderless(prepared.train.ids, windows, validation)
+            summary |= objective.ngram_baseline(prepared.train.ids, windows, validation)
             if objective.likelihood:
                 bytes_per_token = tokenizer.byte_lengths()[validation[1].numpy()].mean().item()
                 summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
@@ -226,7 +228,7 @@ def _finish(trainer: Any, settings: Settings, directory: RunDirectory, summary: 
 
     trained = load(directory.path)  # from the last checkpoint: in memory the weights may be shared out
     objective = trained.objective
-    sample = objective.answer(trained.model, trained.tokenizer, objective.prompt, settings.context, Sampling())
+    sample = objective.sample(trained.model, trained.tokenizer, objective.prompt, settings.context, Sampling())
     atomic_write(directory.path / "sample.txt", sample + "\n")
     directory.finish(summary)  # before W&B, which may wait for the network
     try:
