@@ -102,7 +102,7 @@ def _settings(overrides: Sequence[str]) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     from posenc.analysis.runs import canonical, flat
-    from posenc.config.schema import composed
+    from posenc.config.compose import composed
 
     configuration, choices = composed(CONF, overrides)
     config: Any = OmegaConf.to_container(configuration, resolve=True)
