@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -15,16 +16,17 @@ from posenc.interventions import (
 )
 from posenc.model import Transformer
 from posenc.positions import Alibi, PositionScheme, Rotary, Sinusoidal
+from tests.conftest import CONF
 
 HEADS, WIDTH, T = 2, 16, 12
 TOKENS = torch.randint(0, 50, (2, T), generator=torch.Generator().manual_seed(3))
 
 EVERY = {
-    "bias": lambda scheme: OffsetBias(scheme, HEADS),
-    "mask": lambda scheme: OffsetMask(scheme, HEADS),
+    "bias": lambda scheme: OffsetBias(scheme, HEADS, [1], 6.0, in_heads=1),
+    "mask": lambda scheme: OffsetMask(scheme, HEADS, [1]),
     "smear": Smear,
     "key shift": KeyShift,
-    "layers": OnlyLayers,
+    "layers": lambda scheme: OnlyLayers(scheme, [0]),
     "in q and k": lambda scheme: EncodingInQK(scheme, WIDTH // HEADS),
 }
 
@@ -70,7 +72,10 @@ def test_no_token_sees_what_comes_after_it(around):
 
 
 def test_a_bias_on_the_token_before_makes_a_previous_token_head_of_the_first_head_only():
-    plain, biased = previous(probs(PositionScheme())[0]), previous(probs(OffsetBias(PositionScheme(), HEADS))[0])
+    plain, biased = (
+        previous(probs(PositionScheme())[0]),
+        previous(probs(OffsetBias(PositionScheme(), HEADS, [1], 6.0, in_heads=1))[0]),
+    )
     assert plain[0] < 0.2
     assert biased[0] > 0.6
     assert biased[1] == plain[1]
@@ -78,20 +83,20 @@ def test_a_bias_on_the_token_before_makes_a_previous_token_head_of_the_first_hea
 
 def test_the_bias_multiplies_the_odds_by_its_exponential():
     plain, biased = (
-        next(iter(of)) for of in (probs(PositionScheme()), probs(OffsetBias(PositionScheme(), HEADS, (3,), 2.0)))
+        next(iter(of)) for of in (probs(PositionScheme()), probs(OffsetBias(PositionScheme(), HEADS, [3], 2.0)))
     )
     odds = [p[0, 0, 7, 4] / p[0, 0, 7, 5] for p in (plain, biased)]
     assert odds[1] / odds[0] == pytest.approx(math.exp(2.0), rel=1e-4)
 
 
 def test_a_masked_offset_is_never_attended_to_and_the_others_share_it():
-    for masked in probs(OffsetMask(Rotary(8), HEADS, (1, 2))):
+    for masked in probs(OffsetMask(Rotary(8), HEADS, [1, 2])):
         assert previous(masked).max() == 0
         torch.testing.assert_close(masked.sum(-1), torch.ones(masked.shape[:-1]))
 
 
 def test_an_intervention_acts_from_its_first_step_to_its_last():
-    scheme = OffsetMask(PositionScheme(), HEADS, start=100, stop=200)
+    scheme = OffsetMask(PositionScheme(), HEADS, [1], start=100, stop=200)
     acts = []
     for step in (0, 99, 100, 199, 200):
         scheme.at_step(step)
@@ -100,13 +105,13 @@ def test_an_intervention_acts_from_its_first_step_to_its_last():
 
 
 def test_an_intervention_on_some_layers_leaves_the_others():
-    first, second = probs(OffsetMask(PositionScheme(), HEADS, layers=(1,)))
+    first, second = probs(OffsetMask(PositionScheme(), HEADS, [1], in_layers=[1]))
     assert previous(first).min() > 0
     assert previous(second).max() == 0
 
 
 def test_only_layers_is_rope_where_it_stays_and_none_elsewhere():
-    all_layers, none = model(OnlyLayers(Rotary(8), (0, 1))), model(OnlyLayers(Rotary(8), (7,)))
+    all_layers, none = model(OnlyLayers(Rotary(8), [0, 1])), model(OnlyLayers(Rotary(8), [7]))
     torch.testing.assert_close(all_layers(TOKENS), model(Rotary(8))(TOKENS))
     torch.testing.assert_close(none(TOKENS), model(PositionScheme())(TOKENS))
 
@@ -135,7 +140,7 @@ def test_the_amplitude_follows_the_tokens(size):
 
 
 def test_two_interventions_go_together():
-    both = OffsetMask(OffsetBias(PositionScheme(), HEADS, strength=3.0), HEADS, (2,))
+    both = OffsetMask(OffsetBias(PositionScheme(), HEADS, [1], 3.0), HEADS, [2])
     first = probs(both)[0]
     assert first.diagonal(offset=-2, dim1=-2, dim2=-1).max() == 0
     assert previous(first)[0] > previous(probs(PositionScheme())[0])[0]
@@ -144,15 +149,39 @@ def test_two_interventions_go_together():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: OffsetBias(PositionScheme(), 2, ()), r"offsets=\[\] must be"),
-        (lambda: OffsetBias(PositionScheme(), 2, (0,)), r"offsets=\[0\] must be"),
-        (lambda: OffsetBias(PositionScheme(), 2, in_heads=3), "in_heads=3 must be between 1 and the model's 2 heads"),
-        (lambda: OffsetMask(PositionScheme(), 2, start=5, stop=4), "start=5 must not be negative, nor after stop=4"),
-        (lambda: KeyShift(PositionScheme(), 0), "fraction=0 must be above 0"),
-        (lambda: OnlyLayers(PositionScheme(), ()), r"layers=\[\] must be"),
+        (lambda: OffsetBias(PositionScheme(), 2, [], 1.0), r"offsets=\[\] must be"),
+        (lambda: OffsetBias(PositionScheme(), 2, [0], 1.0), r"offsets=\[0\] must be"),
+        (
+            lambda: OffsetBias(PositionScheme(), 2, [1], 1.0, in_heads=3),
+            "in_heads=3 must be at most the model's 2 heads",
+        ),
+        (lambda: OffsetMask(PositionScheme(), 2, [1], start=5, stop=4), "start=5 must not be after stop=4"),
+        (lambda: OnlyLayers(PositionScheme(), []), r"in_layers=\[\] must be"),
         (lambda: FollowingAmplitude(Rotary(8)), "additive scheme, such as pos=sinusoidal: Rotary is none"),
     ],
 )
 def test_impossible_values_are_refused(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in (CONF / "intervention").glob("*.yaml")))
+def test_every_intervention_trains_from_the_command_line(name, train):
+    result = train(
+        "experiment=smoke", "logger=csv", "trainer=cpu", "pos=sinusoidal", f"intervention={name}", "steps=10"
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_run_begins_and_ends_an_intervention_at_its_steps(train, tmp_path):
+    def loss(**schedule):
+        given = [f"intervention.{key}={value}" for key, value in schedule.items()]
+        name = "-".join(schedule) or "always"
+        short = ["experiment=smoke", "logger=csv", "trainer=cpu", "steps=10", "pos=none", f"name={name}"]
+        result = train(*short, "intervention=offset_bias", *given)
+        assert result.returncode == 0, result.stderr
+        (summary,) = (tmp_path / "runs" / name).glob("*/*/summary.json")
+        return json.loads(summary.read_text())["val_loss"]
+
+    always, never, half = loss(), loss(start=100), loss(stop=5)
+    assert len({always, never, half}) == 3

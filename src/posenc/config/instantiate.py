@@ -35,6 +35,7 @@ GROUPS = {
     "tokenizer": Group("posenc.data.tokenizers"),
     "logger": Group("posenc.tracking.loggers", frozenset(("directory", "config"))),
     "pos": Group("posenc.positions"),
+    "intervention": Group("posenc.interventions", frozenset(("scheme",))),
     "model": Group("posenc.model", frozenset(("vocab_size", "context", "scheme", "attention", "causal", "seed"))),
     "model.family": Group("posenc.model"),
     "attention": Group("posenc.model"),
@@ -117,7 +118,7 @@ def _check_sizes(configuration: Mapping[str, Any]) -> None:
     sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
         "head_dim": model["width"] // max(1, model["heads"])
     }
-    for group in ("pos", "attention"):
+    for group in ("pos", "intervention", "attention"):
         for key, size in sizes.items():
             given = configuration[group].get(key, size)
             if given != size:
@@ -153,7 +154,7 @@ def build_model(configuration: Mapping[str, Any], objective: Any) -> Any:
         "model",
         vocab_size=objective.vocab_size,
         context=configuration["context"],
-        scheme=build(configuration, "pos"),
+        scheme=build(configuration, "intervention", scheme=build(configuration, "pos")),
         attention=build(configuration, "attention"),
         causal=objective.causal,
         seed=configuration["seed"],

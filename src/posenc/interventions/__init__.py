@@ -3,7 +3,7 @@
 Each wraps a position scheme and is one itself, so that it goes with any scheme, and with others of its kind.
 """
 
-from posenc.interventions.base import Intervention
+from posenc.interventions.base import Intervention, nothing
 from posenc.interventions.embeddings import FollowingAmplitude, Smear
 from posenc.interventions.layers import EncodingInQK, KeyShift, OnlyLayers
 from posenc.interventions.offsets import OffsetBias, OffsetMask
@@ -17,4 +17,5 @@ __all__ = [
     "OffsetMask",
     "OnlyLayers",
     "Smear",
+    "nothing",
 ]

@@ -56,3 +56,8 @@ class InLayer:
 
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor | None:
         return self.within.content_bias(x, q, k, positions)
+
+
+def nothing(scheme: PositionScheme) -> PositionScheme:
+    """No intervention."""
+    return scheme

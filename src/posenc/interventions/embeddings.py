@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posenc.bounds import Positive
 from posenc.interventions.base import Intervention
 from posenc.positions.base import PositionScheme
 
@@ -35,17 +36,15 @@ class FollowingAmplitude(Intervention):
             let a token know of later ones.
 
     Raises:
-        ValueError: if the scheme adds nothing, or the ratio is not positive.
+        ValueError: if the scheme adds nothing.
     """
 
-    def __init__(self, scheme: PositionScheme, ratio: float = 1.0) -> None:
+    def __init__(self, scheme: PositionScheme, ratio: Positive = 1.0) -> None:
         super().__init__(scheme)
         if scheme.encoding(torch.arange(1)) is None:
             raise ValueError(
                 f"amplitude wants an additive scheme, such as pos=sinusoidal: {type(scheme).__name__} is none"
             )
-        if not ratio > 0:
-            raise ValueError(f"ratio={ratio} must be positive")
         self.ratio = ratio
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:

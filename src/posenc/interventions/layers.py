@@ -1,11 +1,13 @@
 """Interventions inside the layers: where a scheme acts, and what queries and keys are given."""
 
-from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Gt, Le
 from torch import Tensor
 
+from posenc.bounds import Positive
 from posenc.interventions.base import Intervention
 from posenc.positions.additive import Sinusoidal
 from posenc.positions.base import LayerScheme, PositionScheme
@@ -16,20 +18,20 @@ class OnlyLayers(Intervention):
 
     Args:
         scheme: the scheme within.
-        layers: where it stays, from 0.
+        in_layers: where it stays, from 0.
 
     Raises:
         ValueError: if no layer is named.
     """
 
-    def __init__(self, scheme: PositionScheme, layers: Sequence[int] = (0,)) -> None:
+    def __init__(self, scheme: PositionScheme, in_layers: list[int]) -> None:
         super().__init__(scheme)
-        if not layers or any(layer < 0 for layer in layers):
-            raise ValueError(f"layers={list(layers)} must be one or more whole numbers, from 0")
-        self.layers, self.without = tuple(layers), PositionScheme()
+        if not in_layers or any(layer < 0 for layer in in_layers):
+            raise ValueError(f"in_layers={list(in_layers)} must be one or more whole numbers, from 0")
+        self.in_layers, self.without = tuple(in_layers), PositionScheme()
 
     def layer(self, index: int) -> LayerScheme:
-        return self.scheme.layer(index) if index in self.layers else self.without
+        return self.scheme.layer(index) if index in self.in_layers else self.without
 
 
 class KeyShift(Intervention):
@@ -40,15 +42,10 @@ class KeyShift(Intervention):
     Args:
         scheme: the scheme within.
         fraction: share of the channels that is shifted.
-
-    Raises:
-        ValueError: if the fraction is not above 0 and at most 1.
     """
 
-    def __init__(self, scheme: PositionScheme, fraction: float = 0.5) -> None:
+    def __init__(self, scheme: PositionScheme, fraction: Annotated[float, Gt(0), Le(1)] = 0.5) -> None:
         super().__init__(scheme)
-        if not 0 < fraction <= 1:
-            raise ValueError(f"fraction={fraction} must be above 0 and at most 1")
         self.fraction = fraction
 
     def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,7 +64,7 @@ class EncodingInQK(Intervention):
         base: the longest wavelength is 2 pi base.
     """
 
-    def __init__(self, scheme: PositionScheme, head_dim: int, scale: float = 1.0, base: float = 10_000.0) -> None:
+    def __init__(self, scheme: PositionScheme, head_dim: int, scale: Positive = 1.0, base: Positive = 10_000.0) -> None:
         super().__init__(scheme)
         self.added = Sinusoidal(head_dim, base, scale)
 

@@ -1,10 +1,9 @@
 """Attention at chosen offsets, raised by a fixed bias or forbidden, for a part of the training."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.interventions.base import Intervention
 from posenc.positions.base import LayerScheme, PositionScheme
 
@@ -21,21 +20,21 @@ class _AtOffsets(Intervention):
     def __init__(
         self,
         scheme: PositionScheme,
-        heads: int,
-        offsets: Sequence[int],
-        in_heads: int | None,
-        layers: Sequence[int] | None,
+        heads: PositiveInt,
+        offsets: list[int],
+        in_heads: PositiveInt | None,
+        in_layers: list[int] | None,
         start: int,
         stop: int | None,
     ) -> None:
         super().__init__(scheme)
         if not offsets or any(offset < 1 for offset in offsets):
             raise ValueError(f"offsets={list(offsets)} must be one or more whole numbers, each at least 1")
-        if in_heads is not None and not 1 <= in_heads <= heads:
-            raise ValueError(f"in_heads={in_heads} must be between 1 and the model's {heads} heads, or null for all")
-        if start < 0 or (stop is not None and stop < start):
-            raise ValueError(f"start={start} must not be negative, nor after stop={stop}")
-        self.offsets, self.layers, self.start, self.stop = tuple(offsets), layers, start, stop
+        if in_heads is not None and in_heads > heads:
+            raise ValueError(f"in_heads={in_heads} must be at most the model's {heads} heads, or null for all")
+        if stop is not None and stop < start:
+            raise ValueError(f"start={start} must not be after stop={stop}")
+        self.offsets, self.in_layers, self.start, self.stop = tuple(offsets), in_layers, start, stop
         self.heads, self.in_heads = heads, heads if in_heads is None else in_heads
         self.register_buffer("active", torch.tensor(start == 0), persistent=False)
 
@@ -44,7 +43,7 @@ class _AtOffsets(Intervention):
         self.active.fill_(self.start <= step and (self.stop is None or step < self.stop))
 
     def layer(self, index: int) -> LayerScheme:
-        return super().layer(index) if self.layers is None or index in self.layers else self.scheme.layer(index)
+        return super().layer(index) if self.in_layers is None or index in self.in_layers else self.scheme.layer(index)
 
     def at_offsets(self, positions: Tensor) -> Tensor:
         """Where it acts now: positions (T,) -> bool (H, T, T), query by key."""
@@ -74,22 +73,22 @@ class OffsetBias(_AtOffsets):
         offsets: how far before the query the keys stand.
         strength: the bias.
         in_heads: in how many heads of a layer, the first ones; None for all.
-        layers: in which layers, from 0; None for all.
+        in_layers: in which layers, from 0; None for all.
         start, stop: updates after which it begins and ends; None for never.
     """
 
     def __init__(
         self,
         scheme: PositionScheme,
-        heads: int,
-        offsets: Sequence[int] = (1,),
-        strength: float = 6.0,
-        in_heads: int | None = 1,
-        layers: Sequence[int] | None = None,
-        start: int = 0,
-        stop: int | None = None,
+        heads: PositiveInt,
+        offsets: list[int],
+        strength: float,
+        in_heads: PositiveInt | None = None,
+        in_layers: list[int] | None = None,
+        start: NonNegativeInt = 0,
+        stop: NonNegativeInt | None = None,
     ) -> None:
-        super().__init__(scheme, heads, offsets, in_heads, layers, start, stop)
+        super().__init__(scheme, heads, offsets, in_heads, in_layers, start, stop)
         self.strength = strength
 
     def changed(self, bias: Tensor, there: Tensor) -> Tensor:
@@ -100,20 +99,20 @@ class OffsetMask(_AtOffsets):
     """Forbids attention at some offsets; a token always sees itself.
 
     Args:
-        scheme, heads, offsets, in_heads, layers, start, stop: as in `OffsetBias`, but in all heads by default.
+        scheme, heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`, but in all heads by default.
     """
 
     def __init__(
         self,
         scheme: PositionScheme,
-        heads: int,
-        offsets: Sequence[int] = (1,),
-        in_heads: int | None = None,
-        layers: Sequence[int] | None = None,
-        start: int = 0,
-        stop: int | None = None,
+        heads: PositiveInt,
+        offsets: list[int],
+        in_heads: PositiveInt | None = None,
+        in_layers: list[int] | None = None,
+        start: NonNegativeInt = 0,
+        stop: NonNegativeInt | None = None,
     ) -> None:
-        super().__init__(scheme, heads, offsets, in_heads, layers, start, stop)
+        super().__init__(scheme, heads, offsets, in_heads, in_layers, start, stop)
 
     def changed(self, bias: Tensor, there: Tensor) -> Tensor:
         return bias.masked_fill(there, -torch.inf)
