@@ -55,7 +55,7 @@ def session(directory: RunDirectory, first: int, last: int, failed: bool = False
 
 def steps(server: StandIn) -> list[int]:
     (kept,) = server.runs.values()
-    return [row["step"] for row in kept.history if "train_loss" in row]
+    return [row["step"] for row in kept.history if "train/loss" in row]
 
 
 def sync(segment: Path, server: StandIn, *options: str) -> None:
@@ -134,12 +134,12 @@ def test_a_failed_run_gives_a_silent_server_two_seconds_and_its_files_are_whole(
 
 
 def test_a_service_that_dies_takes_nothing_with_it_but_the_upload(directory, online, capfd):
-    from posenc.tracking.client import _service
+    from posenc.compat import wandb_service
 
     with stand_in() as server:
         online(server)
         running = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
-        service = _service()
+        service = wandb_service()
         assert service is not None
         service.kill()
         service.wait()
