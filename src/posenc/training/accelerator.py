@@ -1,4 +1,4 @@
-"""What a run trains on, chosen by itself unless it is told."""
+"""What a run trains on: device, precision, compilation; chosen for the machine unless it is given."""
 
 import ctypes
 from collections.abc import Callable

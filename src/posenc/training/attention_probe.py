@@ -67,8 +67,8 @@ def shares_by_distance(probs: Tensor) -> Tensor:
     """
     length = probs.shape[-1]
     rows = probs[:, :, length // 2 :].float().mean(0).flatten(1)
-    place = torch.arange(length, device=probs.device)
-    distance = (place[length // 2 :, None] - place).flatten()
+    positions = torch.arange(length, device=probs.device)
+    distance = (positions[length // 2 :, None] - positions).flatten()
     bucket = torch.bucketize(distance, torch.tensor(FIRST, device=probs.device), right=True)  # 0: ahead
     shares = rows.new_zeros(len(rows), len(FIRST) + 1).index_add_(1, bucket, rows)
     return shares[:, 1:] / (length - length // 2)

@@ -32,7 +32,7 @@ class Signals:
     written, or after GRACE seconds without one. A second Ctrl-C ends it at once.
 
     SIGINT and SIGTERM are taken, and SIGUSR1 and SIGUSR2 if somebody waits for them. Who waited for a signal before
-    is told after us: a launcher of cluster jobs then puts the job back into its queue.
+    hears it after us: a launcher of cluster jobs then puts the job back into its queue.
 
     Attributes:
         received: the first signal so far.

@@ -32,7 +32,7 @@ class Timer:
 
     @contextmanager
     def within(self, phase: str) -> Iterator[None]:
-        """A phase inside another, which goes on afterwards."""
+        """A phase inside another, which resumes afterwards."""
         before = self.enter(phase)
         try:
             yield
