@@ -99,7 +99,7 @@ def test_a_sweep_goes_on_after_a_failed_job_and_names_it_at_the_end(train, tmp_p
     assert first.returncode == 1
     assert "pos=none" in first.stderr
     assert "failed: " in first.stderr
-    assert "seed=-1 must be between" in first.stderr
+    assert "seed=-1 must be at least 0" in first.stderr
     assert "Traceback" not in first.stderr
     assert "After 20 steps" in first.stdout
     assert len(list((tmp_path / "runs" / "smoke").glob("*/*/summary.json"))) == 2
@@ -202,7 +202,7 @@ def damage_no_validation(folder: Path) -> None:
     [
         (damage_nan, "rope, seed 0: the validation loss is nan from step 20 on; left out"),
         (damage_half_a_row, "rope, seed 0 is not finished: step 10 of 20"),
-        (damage_words_for_numbers, "could not convert string to float: 'many'); left out"),
+        (damage_words_for_numbers, "cannot be read: a cell holds no number, or a row no step; left out"),
         (damage_no_validation, "has no validation yet; left out"),
     ],
 )
