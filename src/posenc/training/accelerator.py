@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from posenc.distributed import place
+from posenc.distributed import this_rank
 from posenc.errors import UserError
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
@@ -51,31 +51,29 @@ class Hardware:
         if self.cuda_graphs and not (self.compiles() and self._may_use_cuda()):
             raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
 
-    def world(self) -> int:
-        """How many processes train together, with a device each.
+    def world_size(self) -> int:
+        """How many ranks train together, with a device each.
 
         Raises:
             UserError: if that is not how many have been started.
         """
-        if place().world > 1:
-            started = place().world
-            raise UserError(
-                f"{started} processes were started, and this trainer is for one: trainer=ddp or trainer=fsdp"
-            )
+        started = this_rank().world_size
+        if started > 1:
+            raise UserError(f"{started} ranks were started, and this trainer is for one: trainer=ddp or trainer=fsdp")
         return 1
 
     def spread(self) -> dict[str, Any]:
-        """What Lightning's trainer is told of the processes: there is one, also where SLURM has something to say."""
+        """What Lightning's trainer is told of the ranks: there is one, also where SLURM has something to say."""
         from lightning.pytorch.plugins.environments import LightningEnvironment
 
         return {"devices": 1, "plugins": [LightningEnvironment()]}
 
     def loss(self, model: Transformer, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:  # noqa: ARG002
-        """What gives the loss of a model, inputs and targets, (B, T) each, on the device that this process has."""
+        """What gives the loss of a model, inputs and targets, (B, T) each, on this rank's device."""
         return self.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
     def whole(self, model: Transformer) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Inside, this process has all weights of the model."""
+        """Inside, this rank has all weights of the model."""
         return nullcontext()
 
     def trainer(self, plugins: Sequence[Any] = (), **settings: Any) -> "Trainer":
@@ -96,7 +94,7 @@ class Hardware:
             raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
-        # Lightning would have all processes ask the first in every step whether it was told to stop, and wait for it.
+        # Lightning would have all ranks ask rank 0 in every step whether it was told to stop, and wait for it.
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
         return trainer
 

@@ -1,14 +1,15 @@
-"""What a run trains on when it has several devices: each has a process of its own, and a share of every batch."""
+"""What a run trains on when it has several devices: each has a rank of its own, and a share of every batch."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from posenc.distributed import place
+from posenc.distributed import this_rank
 from posenc.errors import UserError
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
@@ -19,41 +20,45 @@ from posenc.training.accelerator import Hardware
 class DataParallel(Hardware):
     """Every device has the whole model; gradients are averaged over all of them in every step (Li et al. 2020).
 
-    The batches, their order and the loss are those of one device. torchrun or srun may have started the processes,
-    on one machine or on several; otherwise this one starts the others.
+    The batches, their order and the loss are those of one device. torchrun or srun may have started the ranks, on one
+    machine or on several; otherwise they are started here.
 
     Args:
         accelerator, precision, compile: as in `Hardware`.
-        devices: on each machine; "auto" is as many processes as have been started, or all GPUs.
+        devices: on each machine; "auto" is as many ranks as have been started, or all GPUs.
+        timeout: seconds that a rank waits for another before it takes it for dead.
 
     Raises:
         ValueError: if there is no such device.
     """
 
     devices: int | Literal["auto"] = "auto"
+    timeout: float = 600
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.devices != "auto" and self.devices < 1:
             raise ValueError(f"devices={self.devices} must be at least 1")
+        if self.timeout <= 0:
+            raise ValueError(f"timeout={self.timeout} must be more than 0")
         if self.cuda_graphs:
             raise ValueError("cuda_graphs=True is for one device: the others cannot be heard while a graph is replayed")
 
-    def world(self) -> int:
-        """How many processes train together, over all machines.
+    def world_size(self) -> int:
+        """How many ranks train together, over all machines.
 
         Raises:
             UserError: if others have been started than `devices` asks for.
         """
-        here = place()
-        if here.world == 1:
+        here = this_rank()
+        if here.world_size == 1:
             return self._on_this_machine()
-        if self.devices not in ("auto", here.local_world):
-            there = f"{here.local_world} processes were started on this machine"
+        if self.devices not in ("auto", here.local_world_size):
+            there = f"{here.local_world_size} ranks were started on this machine"
             raise UserError(f"trainer.devices={self.devices}: {there}; leave it auto")
-        if here.world % here.local_world:
-            raise UserError(f"{here.world} processes were started, not as many on each machine")
-        return here.world
+        if here.world_size % here.local_world_size:
+            raise UserError(f"{here.world_size} ranks were started, not as many on each machine")
+        return here.world_size
 
     def _on_this_machine(self) -> int:
         if self.devices != "auto":
@@ -61,23 +66,24 @@ class DataParallel(Hardware):
         return torch.cuda.device_count() if self._may_use_cuda() else 1
 
     def spread(self) -> dict[str, Any]:
-        """What Lightning's trainer is told of the processes."""
+        """What Lightning's trainer is told of the ranks."""
         from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 
-        here = place()
+        here = this_rank()
         return {
-            "devices": here.local_world,
-            "num_nodes": here.world // here.local_world,
-            "strategy": self.strategy(here.world),
-            # It finds its place in torch's variables, whoever has set them; on SLURM, too, it loads nothing unasked.
-            "plugins": [TorchElasticEnvironment() if here.world > 1 else LightningEnvironment()],
+            "devices": here.local_world_size,
+            "num_nodes": here.world_size // here.local_world_size,
+            "strategy": self.strategy(here.world_size),
+            # It finds its rank in torchrun's variables, whoever has set them; on SLURM, too, it loads nothing unasked.
+            "plugins": [TorchElasticEnvironment() if here.world_size > 1 else LightningEnvironment()],
         }
 
-    def strategy(self, world: int) -> Any:  # noqa: ARG002
-        """How Lightning has the processes work together."""
+    def strategy(self, world_size: int) -> Any:  # noqa: ARG002
+        """How Lightning has the ranks work together."""
         from lightning.pytorch.strategies import DDPStrategy
 
-        return DDPStrategy(gradient_as_bucket_view=True, broadcast_buffers=False)
+        timeout = timedelta(seconds=self.timeout)
+        return DDPStrategy(gradient_as_bucket_view=True, broadcast_buffers=False, timeout=timeout)
 
 
 class FullySharded(DataParallel):
@@ -87,11 +93,16 @@ class FullySharded(DataParallel):
     bf16-mixed is that of one device.
     """
 
-    def strategy(self, world: int) -> Any:
-        """How Lightning has the processes work together."""
+    def strategy(self, world_size: int) -> Any:
+        """How Lightning has the ranks work together."""
         from posenc.training.sharded import Sharded
 
-        return Sharded(data_parallel_size=world, tensor_parallel_size=1, save_distributed_checkpoint=False)
+        return Sharded(
+            data_parallel_size=world_size,
+            tensor_parallel_size=1,
+            save_distributed_checkpoint=False,
+            timeout=timedelta(seconds=self.timeout),
+        )
 
     def loss(self, model: Transformer, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
         """What gives the loss; from here on the model's weights are shared out. Layers are compiled each for itself."""
@@ -110,7 +121,7 @@ class FullySharded(DataParallel):
 
     @contextmanager
     def whole(self, model: Transformer) -> Iterator[None]:
-        """Inside, this process has all weights of the model. All processes must enter."""
+        """Inside, this rank has all weights of the model. All ranks must enter."""
         from torch.distributed.fsdp import FSDPModule
 
         shared_out = [module for module in vars(model)["root"].modules() if isinstance(module, FSDPModule)]

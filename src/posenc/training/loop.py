@@ -227,7 +227,7 @@ class Curve(Callback):
 
 
 def largest(number: int, trainer: Trainer) -> int:
-    """Of the numbers that all processes of the run give."""
+    """Of the numbers that all ranks give."""
     strategy = trainer.strategy
     return int(strategy.reduce(torch.tensor(number, device=strategy.root_device), reduce_op="max"))
 

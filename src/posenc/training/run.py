@@ -13,7 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.instantiate import build, build_model
 from posenc.config.schema import Settings, check, check_plain, identity
-from posenc.distributed import Together, place, quiet_unless_first, together
+from posenc.distributed import broadcast, named_peer_failures, rank_zero_first, rank_zero_output, this_rank
+from posenc.distributed.launch import launch
 from posenc.errors import UserError
 from posenc.storage.resource_errors import limits_told
 from posenc.storage.run_directory import RunDirectory, check_writable, write_whole
@@ -37,11 +38,25 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         RunError: if it cannot go on: no memory, no space on disk, a loss that is no number.
         Stopped: after a signal.
     """
-    with Signals() as signals, limits_told(cfg), quiet_unless_first():
-        return _run(cfg, choices, signals)
+    with Signals() as signals, limits_told(cfg), rank_zero_output(), named_peer_failures():
+        config, settings, directory, corpus, hardware = _checked(cfg, choices)
+        if directory.finished():
+            return show_finished(directory)
+        if this_rank().is_zero:
+            check_writable(f"runs={settings.runs}", directory.path)
+        world_size = _world_size(hardware, settings)
+        if world_size == this_rank().world_size:
+            chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
+            made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
+            return train({**config, **made_of}, settings, directory, corpus, hardware, signals)
+    # Out of reach of this process's signals: the ranks that it starts have their own.
+    task = {"command": sys.argv[0], "config": config, "choices": dict(choices)}
+    launch("posenc.training.worker", world_size, task)
+    return directory.summary()
 
 
-def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[str, Any]:
+def _checked(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[dict[str, Any], Settings, RunDirectory, Any, Any]:
+    """The configuration as plain data, its settings, the run's directory, the corpus and the hardware."""
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
     with importing():
         settings = check(config)
@@ -52,24 +67,15 @@ def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[
     directory = RunDirectory.of(
         Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
     )
-    if directory.finished():
-        return show_finished(directory)
-    if place().rank == 0:
-        check_writable(f"runs={settings.runs}", directory.path)
-    world = _world(hardware, settings)
-    chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
-    made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
-    task = {"command": sys.argv[0], "config": config, "choices": dict(choices)}
-    with together(world, task) as processes:
-        return train({**config, **made_of}, settings, directory, corpus, hardware, signals, processes)
+    return config, settings, directory, corpus, hardware
 
 
-def _world(hardware: Any, settings: Settings) -> int:
-    """How many processes train together."""
-    world = hardware.world()
-    if settings.batch_size % world:
-        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {world} devices that share it")
-    return world
+def _world_size(hardware: Any, settings: Settings) -> int:
+    """How many ranks train together."""
+    ranks = hardware.world_size()
+    if settings.batch_size % ranks:
+        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {ranks} devices that share it")
+    return ranks
 
 
 def train(
@@ -79,9 +85,8 @@ def train(
     corpus: Any,
     hardware: Any,
     signals: Signals,
-    processes: Together,
 ) -> dict[str, Any]:
-    """Instantiate, fit and finish. Of several processes the first writes, and the others only train."""
+    """Instantiate, fit and finish. Rank 0 writes, and the others only train."""
     phases = Phases()
     optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
@@ -90,7 +95,7 @@ def train(
     # Before Lightning, which takes seconds to import: what is wrong with a text is told at once.
     with importing():
         from posenc.data.prepare import prepare
-    with processes.one_after_the_other():
+    with rank_zero_first():
         prepared = prepare(corpus, tokenizer, Path(settings.cache), config["choices"]["data"], settings.context, window)
     with importing():
         import torch._dynamo  # noqa: F401  an optimiser brings it in at its first step
@@ -142,19 +147,19 @@ def train(
         model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware
     )
 
-    if not processes.first:
-        if not processes.told(directory.finished):
-            _fit(trainer, module, curve, settings, directory, processes)
+    if not this_rank().is_zero:
+        if not broadcast(directory.finished):
+            _fit(trainer, module, curve, settings, directory)
         return curve.row
     with directory.held():
-        if processes.told(directory.finished):  # by another process, while this one was preparing
+        if broadcast(directory.finished):  # by another process, while this one was preparing
             return show_finished(directory)
         directory.create(config)
         tokenizer.save(directory.path)
         try:
             trainer.loggers = build(config, "logger", directory=directory, config=config)
             forget_peak_memory(trainer.strategy.root_device)
-            summary = _fit(trainer, module, curve, settings, directory, processes)
+            summary = _fit(trainer, module, curve, settings, directory)
             summary |= objective.orderless(prepared.train.ids, windows, validation)
             if objective.likelihood:
                 bytes_per_token = tokenizer.byte_lengths()[validation[1].numpy()].mean().item()
@@ -172,14 +177,13 @@ def _fit(
     curve: Any,
     settings: Settings,
     directory: RunDirectory,
-    processes: Together,
 ) -> dict[str, Any]:
     """Train to the last step and say how it went."""
     from posenc.training import environment
     from posenc.training.checkpoints import usable
     from posenc.training.efficiency import peak_memory
 
-    checkpoint = processes.told(lambda: _text(usable(directory)))
+    checkpoint = broadcast(lambda: _text(usable(directory)))
     parameters = sum(weight.numel() for weight in module.model.parameters())
     size = f"{parameters / 1e6:.2f}M parameters"
     print(
@@ -188,8 +192,7 @@ def _fit(
     )
     if checkpoint is not None:
         print(f"Resuming from {Path(checkpoint).name}.", flush=True)
-    with processes.watched():
-        trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
+    trainer.fit(module, ckpt_path=checkpoint, weights_only=True)
     tokens_per_s = curve.row["tokens"] / curve.row["seconds"]
     mfu = {} if curve.share_of_peak is None else {"mfu": tokens_per_s * curve.share_of_peak}
     return {
@@ -202,7 +205,7 @@ def _fit(
         "seconds": curve.row["seconds"],
         "tokens_per_s": round(tokens_per_s),
         **mfu,
-        "devices": processes.place.world,
+        "devices": this_rank().world_size,
         "peak_memory": peak_memory(trainer.strategy.root_device),
         "time": {phase: round(seconds, 3) for phase, seconds in module.phases.spent().items()},
         "precision": str(trainer.precision),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from posenc.distributed import place
+from posenc.distributed import this_rank
 from posenc.errors import Stopped
 
 GRACE = 7.0
@@ -129,7 +129,7 @@ class Signals:
         waiting = self._before.get(signum)
         if callable(waiting) and signum != signal.SIGINT and not self._told:
             self._told = True
-            if place().rank == 0:
+            if this_rank().is_zero:
                 print(stopped, file=sys.stderr, flush=True)
             self._saving = True  # putting a job back into its queue takes as long as the cluster's controller is busy
             try:
@@ -187,7 +187,7 @@ class Signals:
 
 def _leave_at_once(signum: int) -> None:
     """Without any cleaning up: what is half-written is known by its name, and removed by the next start."""
-    if place().rank == 0:
+    if this_rank().is_zero:
         with suppress(OSError):
             os.write(2, b"\nstopped at once; the same command goes on from the last checkpoint\n")
     os._exit(128 + signum)
