@@ -162,7 +162,7 @@ def llama(shape: Shape, attention: str) -> nn.Module:
         LlamaForCausalLM(
             LlamaConfig(
                 **_hugging_face(shape, attention),
-                intermediate_size=GATED.inner_width(shape.width),
+                intermediate_size=GATED.d_ff(shape.width),
                 rms_norm_eps=1e-5,
                 rope_parameters={"rope_type": "default", "rope_theta": BASE},
                 attention_bias=False,

@@ -5,17 +5,17 @@ Steps, validations and looks are timed in turns in one process, so that whatever
 
 import argparse
 import statistics
-import time
-from collections.abc import Callable
 
 import torch
+import turns
 
 from posenc.model import Transformer
 from posenc.objectives.objective import loss
 from posenc.positions import Rotary
 from posenc.training import environment
 from posenc.training.attention_probe import Heads
-from posenc.training.optim import AdamWCosine
+from posenc.training.optim import AdamW
+from posenc.training.step import TrainingStep
 
 STEPS_A_LOOK, BATCH, CONTEXT, WINDOWS = 10, 16, 256, 64
 
@@ -28,34 +28,24 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     windows = torch.randint(90, (WINDOWS, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
     model = Transformer(256, CONTEXT, layers=4, width=128, heads=4, scheme=Rotary(32))
-    optimiser, _ = AdamWCosine(0.003, 0.1, 0.1, [0.9, 0.95], 0.1, 1.0).build(model, 300)
+    update = TrainingStep(model, lambda inputs, targets: loss(model(inputs), targets), AdamW(0.003), autocast="cpu")
     heads = Heads(windows, CONTEXT, every=1)
 
     def step() -> None:
-        batch = windows[:BATCH]
-        loss(model(batch[:, :-1]), batch[:, 1:]).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
+        update(windows[:BATCH, :-1], windows[:BATCH, 1:])
 
     def validate() -> None:
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
             for batch in windows.split(BATCH):
                 loss(model(batch[:, :-1]), batch[:, 1:]).item()
 
     def look() -> None:
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
             heads.measure(model)
 
-    parts: dict[str, Callable[[], None]] = {"step": step, "validation": validate, "look": look}
-    times: dict[str, list[float]] = {name: [] for name in parts}
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        for _ in range(given.rounds + 2):
-            for name, part in parts.items():
-                begun = time.perf_counter()
-                part()
-                times[name].append(time.perf_counter() - begun)
-    seconds = {name: statistics.median(values[2:]) for name, values in times.items()}
+    parts = {"step": step, "validation": validate, "look": look}
+    times = turns.in_turns(parts, given.rounds, torch.device("cpu"), warm_up=2)
+    seconds = {name: statistics.median(values) for name, values in times.items()}
     whole = STEPS_A_LOOK * seconds["step"] + seconds["validation"] + seconds["look"]
     print(f"{environment.hardware(torch.device('cpu'))}, torch {torch.__version__}, bf16")
     for name, value in seconds.items():

@@ -16,12 +16,10 @@ from turns import wait_for
 from posenc.model import Transformer
 from posenc.objectives.objective import loss
 from posenc.positions import Rotary
-from posenc.training.optim import AdamWCosine
+from posenc.training.optim import AdamW
+from posenc.training.step import PHASES, TrainingStep
 
 OTHER = "other kernels"
-
-STAGES = ("forward", "backward", "clip", "update")
-"""Of a profiled step, in their order."""
 
 BY_NAME = (
     (("nll_loss", "_log_softmax", "softmax_online", "cross_entropy"), "cross-entropy"),
@@ -35,7 +33,7 @@ BY_NAME = (
 """The part of a kernel, by what its name holds: the first line that fits. A compiled kernel is named after all the
 operations that it fuses."""
 
-Step = Callable[[], None]
+Step = Callable[[], object]
 Part = tuple[str, str]
 """A name of `costs.parts`, or OTHER, and its stage: forward, backward or update."""
 
@@ -87,7 +85,6 @@ def real_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
         config.cpp.enable_kernel_profile = True  # a GPU's kernels are seen by the profiler without this
     scheme = Rotary(shape.width // shape.heads)
     model = Transformer(shape.vocab_size, shape.context, shape.layers, shape.width, shape.heads, scheme).to(device)
-    optimiser, schedule = AdamWCosine(0.001, 0.1, 0.1, (0.9, 0.95), 0.1, 1.0).build(model, 10_000)
     windows = torch.randint(shape.vocab_size, (shape.batch_size, shape.context + 1), device=device)
 
     def losses(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -95,20 +92,8 @@ def real_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
             return loss(model(inputs), targets)
 
     forward: Callable[..., torch.Tensor] = torch.compile(losses, fullgraph=True) if compiled else losses
-
-    def step() -> None:
-        with record_function("forward"):
-            value = forward(windows[:, :-1], windows[:, 1:])
-        with record_function("backward"):
-            value.backward()
-        with record_function("clip"):
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        with record_function("update"):
-            optimiser.step()
-            schedule.step()
-            optimiser.zero_grad()
-
-    return step
+    update = TrainingStep(model, forward, AdamW(0.001), phase=record_function)
+    return lambda: update(windows[:, :-1], windows[:, 1:])
 
 
 def profiled(step: Step, shape: Shape, device: torch.device, steps: int) -> dict[Part, float]:
@@ -126,13 +111,13 @@ def profiled(step: Step, shape: Shape, device: torch.device, steps: int) -> dict
 def by_step(events: Any, steps: int) -> Iterator[Iterator[tuple[str, Any]]]:
     """The operations of each step, each with the stage that it was called in."""
     called = [event for event in events if event.device_type == torch.autograd.DeviceType.CPU]
-    marks = sorted((event.time_range.start, event.name) for event in called if event.name in STAGES)
+    marks = sorted((event.time_range.start, event.name) for event in called if event.name in PHASES)
     starts = [start for start, _ in marks]
     inside: dict[int, list[tuple[str, Any]]] = defaultdict(list)
     for event in called:
         place = bisect_right(starts, event.time_range.start) - 1
         if place >= 0:
-            inside[place // len(STAGES)].append((marks[place][1], event))
+            inside[place // len(PHASES)].append((marks[place][1], event))
     return (iter(inside[index]) for index in range(steps))
 
 

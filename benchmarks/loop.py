@@ -28,34 +28,18 @@ def bare(config: Any, choices: dict[str, str]) -> float:
     """Milliseconds a step of the same updates, written down plainly."""
     import torch
 
-    from posenc.config.instantiate import build, build_model
-    from posenc.data.batches import Batches
-    from posenc.data.prepare import prepare
-    from posenc.objectives.objective import loss_of
+    from posenc.config.instantiate import build
     from posenc.training.accelerator import best_device
+    from posenc.training.experiment import Experiment
 
-    optim, tokenizer, hardware = build(config, "optim"), build(config, "tokenizer"), build(config, "trainer")
-    objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
+    hardware, experiment = build(config, "trainer"), Experiment.of(config)
     device = torch.device("cpu") if hardware.accelerator == "cpu" else best_device()
-    model = build_model(config, objective).to(device)
-    compiled = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
-    window = config.context + objective.lookahead
-    text = prepare(build(config, "data"), tokenizer, Path(config.cache), choices["data"], config.context, window).train
-    batches = Batches(text, config.seed, config.batch_size, window, objective.draws).on(device)
-    optimiser, schedule = optim.build(model, config.steps)
-    reduced = hardware.chosen_precision() == "bf16-mixed"
+    batches = experiment.batches(experiment.prepare(build(config, "data"), choices["data"])).on(device)
+    update = experiment.training_step(hardware, device)
     begun = time.perf_counter()
-    for step in range(config.steps):
-        batch = batches.batch(step).to(device), batches.noise(step).to(device)
-        inputs, targets = objective.examples(*batch)
-        with torch.autocast(device.type, torch.bfloat16, enabled=reduced):
-            value = compiled(inputs, targets)
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), optim.clip)
-        optimiser.step()
-        optimiser.zero_grad()
-        schedule.step()
-    value.item()
+    for batch in batches.stream(0, config.steps):
+        loss = update(*experiment.objective.inputs_and_targets(*(part.to(device) for part in batch)))
+    loss.item()
     return 1000 * (time.perf_counter() - begun) / config.steps
 
 

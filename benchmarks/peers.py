@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from posenc.objectives.objective import Causal, Masked, Objective
 from posenc.training import environment
 from posenc.training.efficiency import DENSE_BF16
-from posenc.training.optim import AdamWCosine
+from posenc.training.optim import AdamW
+from posenc.training.step import TrainingStep
 
 MODELS = Path(__file__).parent.parent / "conf" / "model"
 VOCABULARY = {"tiny": 256, "small": 256, "base": 50_257}
@@ -103,8 +104,7 @@ class Training:
         self.objective = WithLoss(contender, shape, precision).to(batch[0].device).train()
         if compiler is not None:
             self.objective.compile(mode=compiler)
-        optim = AdamWCosine(lr=1e-3, warmup=0.0, final=1.0, betas=(0.9, 0.95), weight_decay=0.1, clip=1.0)
-        self.clip, (self.optimiser, _) = optim.clip, optim.build(self.objective, 1)
+        self.update = TrainingStep(self.objective, self.objective, AdamW(lr=1e-3))
         self.losses = [self.step().item()]
         memory.begin()
         self.losses += [self.step().item() for _ in range(WARM_UP - 1)]
@@ -113,12 +113,7 @@ class Training:
     def step(self) -> Tensor:
         """One update; the loss before it, ()."""
         torch.compiler.cudagraph_mark_step_begin()
-        before = self.objective(*self.batch)
-        before.backward()
-        nn.utils.clip_grad_norm_(self.objective.parameters(), self.clip)
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        return before.detach()
+        return self.update(*self.batch)
 
     def steps(self, count: int) -> None:
         """Updates."""
@@ -151,7 +146,9 @@ def batch_of(given: argparse.Namespace, objective: Objective, device: torch.devi
     generator = torch.Generator().manual_seed(0)
     size = (given.batch, given.context + objective.lookahead)
     window = torch.randint(VOCABULARY[given.model], size, generator=generator)
-    inputs, targets = objective.examples(window, torch.rand(*size, objective.draws, generator=generator))
+    inputs, targets = objective.inputs_and_targets(
+        window, torch.rand(*size, objective.noise_per_token, generator=generator)
+    )
     return inputs.contiguous().to(device), targets.contiguous().to(device)
 
 

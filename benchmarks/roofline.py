@@ -19,7 +19,7 @@ from chips import CHIPS, Chip, known, measured
 from costs import BF16, Shape, parts, peak_memory
 from omegaconf import OmegaConf
 
-from posenc.storage.run_directory import write_whole
+from posenc.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     import torch
@@ -60,9 +60,9 @@ def main() -> None:
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
         heading = f"torch {version('torch')}, {datetime.now(UTC).date()}"
-        write_whole(given.out / f"roofline-{given.model}.md", f"{heading}\n\n{text}\n")
+        atomic_write(given.out / f"roofline-{given.model}.md", f"{heading}\n\n{text}\n")
         numbers = json.dumps(in_numbers(shape, chips, given.chunk, took), indent=1)
-        write_whole(given.out / f"roofline-{given.model}.json", numbers + "\n")
+        atomic_write(given.out / f"roofline-{given.model}.json", numbers + "\n")
 
 
 def shape_of(model: str, vocabulary: int | None, context: int | None, batch: int | None) -> Shape:

@@ -120,11 +120,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _write(results: dict[str, Any], folder: Path) -> None:
-    from posenc.storage.run_directory import write_whole
+    from posenc.storage.atomic import atomic_write
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
-    write_whole(folder / "scaling.md", markdown(results))
+    atomic_write(folder / "scaling.json", json.dumps(results, indent=1) + "\n")
+    atomic_write(folder / "scaling.md", markdown(results))
 
 
 def _draw(results: dict[str, Any], folder: Path) -> None:
@@ -238,37 +238,31 @@ class Bench:
         steps = max(1, math.ceil(self.setting.section / once))
         return lambda: steps * shape.batch * shape.length / seconds(steps)
 
-    def _step(self, name: str, shape: Shape) -> Callable[[], None]:
+    def _step(self, name: str, shape: Shape) -> Callable[[], object]:
         """One training step of a new model, on random bytes."""
         import torch
 
         from posenc.objectives.objective import loss
-        from posenc.training.optim import AdamWCosine
+        from posenc.training.optim import AdamW
+        from posenc.training.step import TrainingStep
 
         model = self._model(name, shape)
-        optimiser, _ = AdamWCosine(0.001, 0.1, 0.1, (0.9, 0.95), 0.1, 1.0).build(model, steps=1000)
         generator = torch.Generator().manual_seed(0)
         windows = torch.randint(VOCABULARY, (shape.batch, shape.length + 1), generator=generator).to(self.device)
 
-        def step() -> None:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.reduced):
-                nats = loss(model(windows[:, :-1]), windows[:, 1:])
-            nats.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimiser.step()
-            optimiser.zero_grad()
-
-        return step
+        autocast = self.device.type if self.reduced else None
+        update = TrainingStep(model, lambda x, y: loss(model(x), y), AdamW(0.001), autocast=autocast)
+        return lambda: update(windows[:, :-1], windows[:, 1:])
 
     def _model(self, name: str, shape: Shape) -> "Transformer":
         import torch
 
         from posenc.model import Linear, Softmax, Transformer
-        from posenc.model.attention import Mechanism
+        from posenc.model.attention import AttentionOp
         from posenc.positions import PositionScheme, Rotary
 
         layers, size = self.setting.layers, self.setting.head_dim
-        contenders: dict[str, tuple[PositionScheme, Mechanism]] = {
+        contenders: dict[str, tuple[PositionScheme, AttentionOp]] = {
             "rope": (Rotary(size), Softmax()),
             "none": (PositionScheme(), Softmax()),
             "favor": (Rotary(size), Linear(size, "favor")),

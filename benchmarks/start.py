@@ -21,7 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from posenc.storage.run_directory import read_metrics, write_whole
+from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import read_csv
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,8 +73,8 @@ def main() -> None:
     print(text)
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        write_whole(given.out / "start.md", text + "\n")
-        write_whole(given.out / "start.json", json.dumps({"seconds": times, "phases": phases}, indent=1) + "\n")
+        atomic_write(given.out / "start.md", text + "\n")
+        atomic_write(given.out / "start.json", json.dumps({"seconds": times, "phases": phases}, indent=1) + "\n")
 
 
 def training_run(command: Sequence[str], environment: Mapping[str, str]) -> Times:
@@ -105,7 +106,7 @@ def reached(runs: Path) -> list[str]:
     """What the one run in a folder has done so far, in its order."""
     metrics = next(runs.glob("*/*/*/metrics.csv"), None)
     if metrics is not None:
-        return [FOLDER, FITTING, *([STEP] if read_metrics(metrics) else [])]
+        return [FOLDER, FITTING, *([STEP] if read_csv(metrics) else [])]
     return [FOLDER] if any(runs.glob("*/*/*/config.yaml")) else []
 
 

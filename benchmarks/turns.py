@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from posenc.storage.run_directory import write_whole
+from posenc.storage.atomic import atomic_write
 
 
 class Spread(NamedTuple):
@@ -101,6 +101,6 @@ def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
 def write(folder: Path, name: str, page: str, figures: Mapping[str, Any]) -> None:
     """FOLDER/NAME.md for a reader, and FOLDER/NAME.json with every round's figures."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / f"{name}.md", page + "\n")
-    write_whole(folder / f"{name}.json", json.dumps(figures, indent=1) + "\n")
+    atomic_write(folder / f"{name}.md", page + "\n")
+    atomic_write(folder / f"{name}.json", json.dumps(figures, indent=1) + "\n")
     print(f"\nwritten to {folder / name}.md and .json")

@@ -15,7 +15,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.errors import UserError
-from posenc.storage.run_directory import write_whole
+from posenc.storage.atomic import atomic_write
 
 
 class BestAgainstBest(Sweeper):
@@ -77,7 +77,7 @@ class BestAgainstBest(Sweeper):
             }
             for trial, loss in zip(trials, losses, strict=True)
         ]
-        write_whole(folder / "search.json", json.dumps(search, indent=1) + "\n")
+        atomic_write(folder / "search.json", json.dumps(search, indent=1) + "\n")
         for line in _in_words(best, self.grid):
             print(line, flush=True)
         final = [[*fixed, *_as_arguments(trial), f"seed={seed}"] for seed in seeds for trial in best.values()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, clean_environment, only
 
 SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "context=16", "pos=none,learned,rope")
@@ -221,7 +221,7 @@ def test_the_report_shows_longer_windows_where_there_are_any(evaluated, folder, 
         assert ("posenc.extrapolate" in readme) == there
         for file in ("lengths.png", "kept/lengths.png", "kept/lengths.csv", "kept/positions.csv"):
             assert (out / file).exists() == there
-    rows = read_metrics(tmp_path / "outTrue" / "kept" / "lengths.csv")
+    rows = read_csv(tmp_path / "outTrue" / "kept" / "lengths.csv")
     assert len(rows) == 3 * 6
     assert [row["bits_per_byte"] for row in rows if row["no_entry"]] == [""] * 5
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from posenc.commands.profile import DEAREST, PHASES, STEPS, TRACED, Clock, training_step
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
 from tests.conftest import ROOT, clean_environment, composed, only
 
@@ -93,7 +93,7 @@ def test_the_steps_profiled_are_those_that_are_trained(train, tmp_path):
     """A run's first losses, to the bit."""
     overrides = ("experiment=smoke", "trainer=cpu", "pos=learned", "log_every=1")
     assert train("logger=csv", *overrides).returncode == 0
-    trained = read_metrics(only(tmp_path / "runs" / "smoke" / "learned") / "metrics.csv")
+    trained = read_csv(only(tmp_path / "runs" / "smoke" / "learned") / "metrics.csv")
     config = composed(*overrides)
     step = training_step(config, "kjv", Hardware("cpu", "32-true"), Clock(torch.device("cpu")))
     assert [step().item() for _ in range(STEPS)] == [float(row["train_loss"]) for row in trained[:STEPS]]

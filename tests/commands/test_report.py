@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from posenc.analysis.runs import read_folder
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, clean_environment, only
 
 SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "pos=none,sinusoidal,rope", "seed=0,1")
@@ -47,7 +47,7 @@ def test_a_sweep_ends_with_the_comparison_and_its_report(swept):
 
 
 def test_the_table_holds_a_row_a_scheme_and_threshold(swept):
-    rows = read_metrics(swept[0] / "table.csv")
+    rows = read_csv(swept[0] / "table.csv")
     assert [(row["scheme"], row["fraction"]) for row in rows if row["scheme"] == "rope"] == [
         ("rope", fraction) for fraction in ("0.25", "0.5", "0.75", "1.0")
     ]
@@ -79,7 +79,7 @@ def test_results_to_be_kept_are_small_and_say_what_made_them(folder):
     text = (folder / "kept" / "README.md").read_text()
     for wanted in ("python train.py -m experiment=smoke", "torch 2.", "Commit", "Hardware", "Against sinusoidal's"):
         assert wanted in text
-    rows = read_metrics(folder / "kept" / "curves.csv")
+    rows = read_csv(folder / "kept" / "curves.csv")
     assert len(rows) == 3 * 2 * 2  # schemes, seeds, validations
 
 
@@ -113,7 +113,7 @@ def test_two_runs_at_a_time_give_the_curves_of_one_at_a_time(train, swept, tmp_p
     assert result.returncode == 0, result.stderr
     for file in swept[0].glob("*/*/metrics.csv"):
         other = tmp_path / "runs" / "smoke" / file.relative_to(swept[0])
-        losses = [[row["val_loss"] for row in read_metrics(path)] for path in (file, other)]
+        losses = [[row["val_loss"] for row in read_csv(path)] for path in (file, other)]
         assert losses[0] == losses[1]
 
 

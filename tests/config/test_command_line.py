@@ -92,7 +92,7 @@ def test_nothing_heavy_is_imported_to_answer_a_question(arguments):
 def test_ctrl_c_is_not_a_traceback(tmp_path):
     import signal
 
-    from posenc.storage.run_directory import read_metrics
+    from posenc.storage.csv_files import read_csv
 
     arguments = [f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv", "steps=100000"]
     # Where the tests run in the background of a shell, SIGINT is ignored, and processes inherit that.
@@ -105,7 +105,7 @@ def test_ctrl_c_is_not_a_traceback(tmp_path):
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         deadline = time.monotonic() + 60
-        while not any(read_metrics(file) for file in tmp_path.rglob("metrics.csv")) and time.monotonic() < deadline:
+        while not any(read_csv(file) for file in tmp_path.rglob("metrics.csv")) and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)

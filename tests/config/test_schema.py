@@ -17,7 +17,10 @@ EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").iterdir())
 SWEEPS = sorted(file.stem for file in (CONF / "sweep").iterdir())
 FAMILIES = sorted(file.stem for file in (CONF / "model" / "family").iterdir())
 OBJECTIVES = sorted(file.stem for file in (CONF / "objective").iterdir())
-REFUSED = {("alibi", "attention=linear"), ("t5", "attention=linear"), ("xpos", "objective=masked")}
+REFUSED = {
+    *((scheme, "attention=linear") for scheme in ("alibi", "t5", "fox")),
+    *((scheme, "objective=masked") for scheme in ("xpos", "fox")),
+}
 """Schemes that have no meaning there, and are told so."""
 
 
@@ -28,12 +31,12 @@ def losses_of_a_few_steps(config: dict) -> list[float]:
     check(config)
     objective, optim = build(config, "objective", vocab_size=256), build(config, "optim")
     model = build_model(config, objective)
-    optimiser, _ = optim.build(model, steps=10)
+    optimiser = optim.build(model)
     for group in optimiser.param_groups:
         group["lr"] = 0.01
     draw = torch.Generator().manual_seed(0)
     window = torch.randint(256, (2, 16 + objective.lookahead), generator=draw)
-    inputs, targets = objective.examples(window, torch.rand(*window.shape, 2, generator=draw))
+    inputs, targets = objective.inputs_and_targets(window, torch.rand(*window.shape, 2, generator=draw))
     losses = []
     for _ in range(3):
         step = loss(model(inputs), targets)
@@ -155,19 +158,14 @@ def test_every_value_of_every_file_is_explained():
         assert file.read_text().startswith("#"), f"{file} does not say what it is"
 
 
-def test_decay_falls_on_matrices_only_and_the_schedule_warms_up_then_falls():
+def test_weight_decay_falls_on_matrices_only():
     config = composed()
     model = build_model(config, build(config, "objective", vocab_size=256))
     optim = build(config, "optim")
-    optimiser, _ = optim.build(model, steps=100)
+    optimiser = optim.build(model)
     for group in optimiser.param_groups:
         assert all((weight.ndim >= 2) == (group["weight_decay"] == 0.1) for weight in group["params"])
     assert sum(len(group["params"]) for group in optimiser.param_groups) == len(list(model.parameters()))
-    shares = [optim.share_of_peak(step, 100) for step in range(100)]
-    assert shares[:10] == pytest.approx([0.1 * step for step in range(1, 11)])
-    assert shares[10] == 1.0
-    assert shares[10:] == sorted(shares[10:], reverse=True)
-    assert shares[-1] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_what_the_files_name_is_in_its_room(group, named):
         "posenc.positions.base.torch.save",
         "posenc.positions.rotary.math.sqrt",
         "posenc.positions.bias.torch",
-        "posenc.storage.run_directory.write_whole",
+        "posenc.storage.atomic.atomic_write",
         "posenc.positions",
         "posenc.positions.",
         "posenc.positions..Rotary",

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posenc.data.cache import META, TOKENS, _Writing, open_or_build
-from posenc.data.folders import whole_folder
+from posenc.data.cache import META, TOKENS, TokenWriter, built_once, open_or_build
 from posenc.errors import RunError, UserError
 from tests.faults import data as faults
 from tests.faults.limits import can_mount
@@ -154,15 +153,22 @@ def test_a_full_disk_names_the_file_and_the_bytes(tmp_path):
         def __init__(self) -> None:
             super().__init__(errno.ENOSPC, "No space left on device")
 
-    writing = _Writing(np.dtype("uint16"), iter([IDS[:3000], IDS[3000:]]))
-    with (
-        pytest.raises(RunError, match="tokens could not be written: it needs 10,000 bytes, and [0-9,]+ are free there"),
-        whole_folder(tmp_path / "tokens", writing.needed),
-    ):
+    writer = TokenWriter(np.dtype("uint16"), lambda: iter([IDS[:3000], IDS[3000:]]))
+
+    def build(_: Path) -> None:
+        writer.chunks = writer.encode()
         raise Full
+
+    def read(_: Path) -> None:
+        raise UserError("there is nothing")
+
+    with pytest.raises(RunError, match="tokens could not be written: it needs 10,000 bytes, and [0-9,]+ are free"):
+        built_once(tmp_path / "tokens", read, build, writer.needed)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_rest_of_a_text_that_takes_long_to_count_is_more_than_was_counted(monkeypatch):
     monkeypatch.setattr("posenc.data.cache.COUNTED", -1.0)
-    assert _Writing(np.dtype("uint16"), iter([IDS, IDS])).needed() == "more than 10,000 bytes"
+    writer = TokenWriter(np.dtype("uint16"), lambda: iter([]))
+    writer.chunks = iter([IDS, IDS])
+    assert writer.needed() == "more than 10,000 bytes"

@@ -3,6 +3,9 @@
 import gzip
 import json
 import lzma
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,8 +86,6 @@ def test_equal_text_has_an_equal_fingerprint_wherever_it_lies(tmp_path):
     assert fingerprint != TextFiles(str(other)).fingerprint()
     assert fingerprint != TextFiles(str(one), separator="<|end|>").fingerprint()
     other.write_bytes(one.read_bytes())
-    renamed = other.rename(other.with_suffix(".jsonl"))
-    assert fingerprint != TextFiles(str(renamed)).fingerprint()
 
 
 @given(st.lists(st.binary(max_size=30), max_size=20), st.integers(0, 300), st.integers(0, 300))
@@ -168,8 +169,9 @@ def test_a_file_that_is_not_what_its_name_says_is_named(name, content, sentence,
 
 
 def test_a_path_without_text_is_named(tmp_path):
-    with pytest.raises(UserError, match="data.path is missing"):
-        TextFiles()
+    for missing in (None, ""):
+        with pytest.raises(UserError, match="data.path is missing"):
+            TextFiles(missing)
     with pytest.raises(UserError, match="nowhere.txt does not exist"):
         TextFiles(str(tmp_path / "nowhere.txt"))
     with pytest.raises(UserError, match="holds no text: wanted .txt, .jsonl, .parquet"):
@@ -186,14 +188,72 @@ def test_the_shared_wikipedia_is_cut_as_its_readme_says():
     assert valid.endswith(b"\0")
 
 
-def test_a_text_that_is_not_utf_8_is_bytes_like_any(tmp_path):
-    latin = "caf\xe9 au lait\n".encode("latin-1") * 100
-    (tmp_path / "a.txt").write_bytes(latin)
-    assert everything(TextFiles(str(tmp_path))) == latin
+@pytest.mark.parametrize(
+    ("content", "byte"),
+    [
+        (b"plain\n" * 300_000 + "caf\xe9".encode("latin-1"), "its byte 1800003 is 0xe9"),
+        ("plain".encode("utf-16"), "its byte 0 is 0xff"),
+        ("plain".encode("utf-16-le"), "its byte 1 is 0x00"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_a_text_that_is_not_utf_8_is_refused_with_file_and_byte(name, content, byte, tmp_path):
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(UserError, match=f"{name} is not UTF-8 text: {byte}; convert it"):
+        TextFiles(str(tmp_path)).fingerprint()
 
 
-def test_byte_pairs_say_where_a_text_is_not_utf_8():
-    from posenc.data.tokenizers import BytePairs
+def test_the_same_text_has_the_same_fingerprint_in_every_format_and_under_every_field(tmp_path):
+    plain = tmp_path / "a.txt"
+    plain.write_text("".join(f"{text}\n<|end|>\n" for text in DOCUMENTS))
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps({"body": text + "\n"}) + "\n" for text in DOCUMENTS))
+    corpora = [TextFiles(str(tmp_path / name), "body", "<|end|>") for name in ("a.txt", "b.txt.gz", "c.jsonl")]
+    assert (
+        len({corpus.fingerprint() for corpus in corpora} | {TextFiles(str(write_parquet(tmp_path))).fingerprint()}) == 1
+    )
 
-    with pytest.raises(UserError, match=r"tokenizer=bpe needs UTF-8 text, and this is none: b'a caf\\xe9'"):
-        BytePairs(300).train([b"a caf\xe9"])
+
+@pytest.mark.parametrize(
+    "column", [[b"bytes"], [["a", "list"]], [{"a": "struct"}], [7], [0.5]], ids=lambda column: type(column[0]).__name__
+)
+def test_a_column_of_a_parquet_that_is_not_text_is_refused(column, tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"text": column}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="a.parquet: the column data.field=text holds .*, not text"):
+        everything(TextFiles(str(tmp_path)))
+
+
+def test_a_name_with_brackets_is_a_file_if_there_is_one(tmp_path):
+    (tmp_path / "book[1].txt").write_text("the bracketed one")
+    (tmp_path / "book1.txt").write_text("another")
+    assert everything(TextFiles(f"{tmp_path}/book[1].txt")) == b"the bracketed one"
+    (tmp_path / "book[1].txt").unlink()
+    assert everything(TextFiles(f"{tmp_path}/book[1].txt")) == b"another"
+
+
+def test_a_file_packed_twice_is_refused(tmp_path):
+    (tmp_path / "a.txt.gz.xz").write_bytes(lzma.compress(gzip.compress(b"text")))
+    with pytest.raises(UserError, match="a.txt.gz.xz holds no text"):
+        TextFiles(f"{tmp_path}/a.txt.gz.xz")
+
+
+def test_a_folder_that_cannot_be_read_is_refused_and_not_left_out(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "closed").mkdir(mode=0)
+    as_other = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    code = f"from posenc.data.readers import find_files; find_files({str(tmp_path)!r})"
+    result = subprocess.run([*as_other, sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"{tmp_path}/closed cannot be read: Permission denied" in result.stderr
+
+
+def test_a_text_that_changes_while_it_is_read_is_not_taken_for_what_it_was(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("before " * 100)
+    corpus = TextFiles(str(file))
+    corpus.fingerprint()
+    file.write_text("after " * 100)
+    with pytest.raises(UserError, match="a.txt has changed"):
+        list(corpus.stream("train"))

@@ -16,7 +16,7 @@ MOMENTS: dict[str, tuple[str, str, Callable[[], bool]]] = {
     "a step": ("posenc.training.accelerator", "loss_of", torch.is_grad_enabled),
     "an update": ("torch.optim", "AdamW.step", lambda: True),
     "a validation": ("posenc.training.accelerator", "loss_of", lambda: not torch.is_grad_enabled()),
-    "a row": ("posenc.storage.run_directory", "MetricsFile._lines", lambda: True),
+    "a row": ("posenc.storage.csv_files", "MetricsFile.append", lambda: True),
     "a checkpoint's writing": ("posenc.training.checkpoints", "_Checksum.write", lambda: True),
     "a renaming": ("os", "replace", lambda: True),
     "the removal of an old checkpoint": ("pathlib", "Path.unlink", lambda: True),

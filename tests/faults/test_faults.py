@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from posenc.storage.run_directory import HOLDER, read_metrics
+from posenc.storage.csv_files import read_csv
+from posenc.storage.run_directory import HOLDER
 from tests.faults import damage, kills, limits, stops
 from tests.faults.kill_at import MOMENTS
 from tests.faults.toy import Toy, same_curve
@@ -142,7 +143,7 @@ def test_the_processes_of_a_sweep_save_their_runs_and_end_with_it(signum, tmp_pa
     both = ("-m", "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     with toy.start(*both) as process:
         tables = "runs/smoke/rope/*/metrics.csv"  # a cache beside it is being built
-        while sum(bool(read_metrics(file)) for file in tmp_path.glob(tables)) < 2 and process.poll() is None:
+        while sum(bool(read_csv(file)) for file in tmp_path.glob(tables)) < 2 and process.poll() is None:
             time.sleep(0.05)
         (os.kill if signum == signal.SIGKILL else os.killpg)(process.pid, signum)
         process.communicate(timeout=60)

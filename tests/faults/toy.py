@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.storage.checkpoint_files import load, newest_first
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, clean_environment
 
 CLOCK = ("seconds", "tokens_per_s", "mfu")
@@ -63,7 +63,7 @@ class Toy:
 
     def rows(self, name: str = "smoke") -> list[dict[str, str]]:
         """metrics.csv, less what depends on the clock."""
-        rows = read_metrics(self.run(name) / "metrics.csv")
+        rows = read_csv(self.run(name) / "metrics.csv")
         return [{key: value for key, value in row.items() if key not in CLOCK} for row in rows]
 
     def weights(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Toy:
     def written(self) -> int:
         """Rows so far; none while there is no run."""
         files = list((self.folder / "runs").glob("smoke/rope/*/metrics.csv"))
-        return len(read_metrics(files[0])) if files else 0
+        return len(read_csv(files[0])) if files else 0
 
     def wait_for_rows(self, count: int, process: "subprocess.Popen[str]") -> None:
         """Until so many rows are on disk, or the process has ended."""

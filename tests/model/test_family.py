@@ -9,8 +9,8 @@ from torch import nn
 
 from posenc.config.instantiate import build
 from posenc.model import Family, Transformer
-from posenc.model.attention import Places, Softmax
-from posenc.model.block import Block, ParallelBlock
+from posenc.model.attention import PositionContext, Softmax
+from posenc.model.block import FEED_FORWARD, Block, ParallelBlock
 from posenc.positions import Learned, PositionScheme, Rotary
 from tests.conftest import composed
 
@@ -54,7 +54,7 @@ def test_grouped_queries_need_smaller_projections():
 
 
 @pytest.mark.parametrize(
-    ("name", "norm", "gains", "shifts", "key_heads", "layer", "inner", "biased", "tied"),
+    ("name", "norm", "gains", "shifts", "num_kv_heads", "layer", "inner", "biased", "tied"),
     [
         ("plain", nn.LayerNorm, True, False, 4, Block, 256, False, True),
         ("gpt2", nn.LayerNorm, True, True, 4, Block, 256, True, True),
@@ -65,7 +65,9 @@ def test_grouped_queries_need_smaller_projections():
         ("palm", nn.LayerNorm, True, False, 1, ParallelBlock, 2 * 256, False, True),
     ],
 )
-def test_each_family_is_the_row_of_the_survey_s_table(name, norm, gains, shifts, key_heads, layer, inner, biased, tied):
+def test_each_family_is_the_row_of_the_survey_s_table(
+    name, norm, gains, shifts, num_kv_heads, layer, inner, biased, tied
+):
     model = Transformer(50, 16, 2, WIDTH, HEADS, PositionScheme(), family(name))
     block = model.blocks[0]
     assert type(block) is layer
@@ -73,10 +75,26 @@ def test_each_family_is_the_row_of_the_survey_s_table(name, norm, gains, shifts,
     names = {key.rpartition(".")[2] for key, _ in block.attention_norm.named_parameters()}
     assert type(block.attention_norm) is norm
     assert names == {*(["weight"] if gains else []), *(["bias"] if shifts else [])}
-    assert block.attention.qkv.out_features == WIDTH + 2 * key_heads * WIDTH // HEADS
+    assert block.attention.qkv.out_features == WIDTH + 2 * num_kv_heads * WIDTH // HEADS
     assert {"attention.qkv.bias", "feed_forward.up.bias"} <= dict(block.named_parameters()).keys() or not biased
     assert dict(block.named_parameters())["feed_forward.up.weight"].shape == (inner, WIDTH)
     assert (model.output.weight is model.embedding.weight) == tied
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("plain", "gelu"), ("gpt2", "gelu_new"), ("falcon", "gelu"), ("openlm", None)]
+)
+def test_the_activation_is_the_published_one(name, function):
+    """Hugging Face's functions by the names in the published configurations; gated families have silu in the gate."""
+    from transformers.activations import ACT2FN
+
+    layer: Any = FEED_FORWARD[family(name).activation](8, 8, False)
+    x = torch.linspace(-4, 4, 8).expand(1, 1, 8)
+    with torch.no_grad():
+        layer.down.weight.copy_(torch.eye(8))
+        layer.up.weight.copy_(torch.eye(8).repeat(len(layer.up.weight) // 8, 1))
+    expected = ACT2FN["silu"](x) * x if function is None else ACT2FN[function](x)
+    assert (layer(x) - expected).abs().max() < 1e-6
 
 
 def test_biases_begin_at_zero():
@@ -87,7 +105,7 @@ def test_biases_begin_at_zero():
 def test_a_parallel_layer_adds_what_both_make_of_the_same_input():
     block = Transformer(50, 16, 1, WIDTH, HEADS, PositionScheme(), family("palm")).blocks[0]
     assert isinstance(block, Block)
-    x, places = torch.randn(2, 5, WIDTH), Places(PositionScheme(), torch.arange(5), None)
+    x, places = torch.randn(2, 5, WIDTH), PositionContext(PositionScheme(), torch.arange(5), None)
     normal = block.attention_norm(x)
     expected = x + block.attention(normal, places) + block.feed_forward(normal)
     assert torch.allclose(block(x, places), expected)
@@ -98,10 +116,12 @@ def test_a_parallel_layer_adds_what_both_make_of_the_same_input():
 def test_shared_keys_are_keys_repeated(groups, dtype):
     q, k, v = (torch.randn(2, heads, 6, 8, dtype=dtype) for heads in (4, groups, groups))
     repeated = (x.repeat_interleave(4 // groups, dim=1) for x in (k, v))
-    places = Places(Rotary(8), torch.arange(6), None)
+    places = PositionContext(Rotary(8), torch.arange(6), None)
     assert torch.allclose(Softmax()(q, k, v, places, True), Softmax()(q, *repeated, places, True), atol=1e-2)
     repeated_k = k.repeat_interleave(4 // groups, dim=1)
-    assert torch.equal(Softmax().weights(q, k, places, True), Softmax().weights(q, repeated_k, places, True))
+    assert torch.equal(
+        Softmax().attention_probs(q, k, places, True), Softmax().attention_probs(q, repeated_k, places, True)
+    )
 
 
 @pytest.mark.parametrize(

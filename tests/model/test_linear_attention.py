@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc.model import Linear, Transformer
-from posenc.model.attention import Places
+from posenc.model.attention import PositionContext
 from posenc.model.linear_attention import KERNELS, Favor, prefix_sums
 from posenc.positions import PositionScheme, Rotary
 
@@ -42,19 +42,19 @@ def test_the_chunked_prefix_sums_are_those_of_the_quadratic_form(length, chunk, 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("groups", [1, HEADS])
 def test_the_output_is_what_the_weights_say(kernel, causal, groups):
-    mechanism, scheme, positions = attention(kernel, features=2, chunk=4), Rotary(SIZE), torch.arange(19)
+    op, scheme, positions = attention(kernel, features=2, chunk=4), Rotary(SIZE), torch.arange(19)
     q, k, v = inputs(19, groups)
-    out = mechanism(q, k, v, Places(scheme, positions, None), causal)
-    weights = mechanism.matrix(q, k, Places(scheme, positions, None), causal)
+    out = op(q, k, v, PositionContext(scheme, positions, None), causal)
+    weights = op.matrix(q, k, PositionContext(scheme, positions, None), causal)
     assert torch.allclose(out, weights @ v.expand(-1, HEADS, -1, -1), atol=1e-5)
 
 
 @kernels
 def test_rotation_turns_the_numerator_and_leaves_the_denominator_as_it_was(kernel):
     """Equation 19 by hand, in float64, a pair of tokens at a time."""
-    mechanism, positions = attention(kernel), torch.tensor([0, 3, 4, 11, 40])
+    op, positions = attention(kernel), torch.tensor([0, 3, 4, 11, 40])
     q, k, v = inputs(5)
-    features_q, features_k = mechanism.features(q, True).double(), mechanism.features(k, False).double()
+    features_q, features_k = op.features(q, True).double(), op.features(k, False).double()
     theta = 10_000.0 ** (-torch.arange(0, SIZE, 2, dtype=torch.float64) / SIZE)
     expected = torch.zeros(2, HEADS, 5, SIZE, dtype=torch.float64)
     for m in range(5):
@@ -68,13 +68,15 @@ def test_rotation_turns_the_numerator_and_leaves_the_denominator_as_it_was(kerne
             above += turned[..., None] * v[:, :, n]
             below += (features_q[:, :, m] * features_k[:, :, n]).sum(-1)
         expected[:, :, m] = above / below[..., None]
-    out = mechanism(q, k, v, Places(Rotary(SIZE), positions, None), True)
+    out = op(q, k, v, PositionContext(Rotary(SIZE), positions, None), True)
     assert torch.allclose(out.double(), expected, atol=1e-5)
 
 
 @kernels
 def test_without_positions_the_weights_are_shares(kernel):
-    weights = attention(kernel).weights(*inputs(12)[:2], Places(PositionScheme(), torch.arange(12), None), True)
+    weights = attention(kernel).attention_probs(
+        *inputs(12)[:2], PositionContext(PositionScheme(), torch.arange(12), None), True
+    )
     assert weights.min() >= 0
     assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
 
@@ -105,23 +107,23 @@ def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_vectors():
 
 @kernels
 def test_a_token_does_not_see_the_future_however_loud_it_is(kernel):
-    mechanism = attention(kernel, chunk=4)
+    op = attention(kernel, chunk=4)
     q, k, v = inputs(10)
-    places = Places(Rotary(SIZE), torch.arange(10), None)
+    places = PositionContext(Rotary(SIZE), torch.arange(10), None)
     loud_q, loud_k = q.clone(), k.clone()
     loud_q[:, :, 6:] *= 30
     loud_k[:, :, 6:] *= 30
-    first, second = mechanism(q, k, v, places, True), mechanism(loud_q, loud_k, v, places, True)
+    first, second = op(q, k, v, places, True), op(loud_q, loud_k, v, places, True)
     assert torch.equal(first[:, :, :6], second[:, :, :6])
     assert torch.isfinite(second).all()
 
 
 @kernels
 def test_extreme_inputs_stay_finite_forward_and_backward(kernel):
-    mechanism = attention(kernel, features=2)
+    op = attention(kernel, features=2)
     q, k, v = (40 * x for x in inputs(12))
     q.requires_grad_()
-    mechanism(q, k, v, Places(Rotary(SIZE), torch.arange(12), None), True).sum().backward()
+    op(q, k, v, PositionContext(Rotary(SIZE), torch.arange(12), None), True).sum().backward()
     assert q.grad is not None
     assert torch.isfinite(q.grad).all()
 
@@ -142,7 +144,7 @@ def test_no_tensor_of_length_by_length_is_made():
 
     def largest(length: int) -> int:
         with Largest() as mode, torch.no_grad():
-            attention()(*inputs(length), Places(Rotary(SIZE), torch.arange(length), None), True)
+            attention()(*inputs(length), PositionContext(Rotary(SIZE), torch.arange(length), None), True)
         return mode.elements
 
     assert largest(4096) == 4 * largest(1024)  # linear
@@ -151,15 +153,15 @@ def test_no_tensor_of_length_by_length_is_made():
 
 @kernels
 def test_shifting_all_positions_changes_nothing_with_rotary_positions(kernel):
-    mechanism, scheme = attention(kernel, features=3), Rotary(SIZE)
-    here = mechanism(*inputs(9), Places(scheme, torch.arange(9), None), True)
-    there = mechanism(*inputs(9), Places(scheme, torch.arange(9) + 1000, None), True)
+    op, scheme = attention(kernel, features=3), Rotary(SIZE)
+    here = op(*inputs(9), PositionContext(scheme, torch.arange(9), None), True)
+    there = op(*inputs(9), PositionContext(scheme, torch.arange(9) + 1000, None), True)
     assert torch.allclose(here, there, atol=1e-4)
 
 
 def test_bf16_is_left_alone_inside_and_returned_outside():
     q, k, v = (x.bfloat16() for x in inputs(9))
-    places = Places(Rotary(SIZE), torch.arange(9), None)
+    places = PositionContext(Rotary(SIZE), torch.arange(9), None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = attention()(q, k, v, places, True)
     exact = attention()(q.float(), k.float(), v.float(), places, True)
@@ -215,17 +217,17 @@ def test_a_model_with_linear_attention_compiles_to_one_graph_and_computes_the_sa
 @pytest.mark.parametrize("size", [1.0, 1.5])
 def test_turning_the_numerator_does_not_make_outputs_run_away(kernel, size):
     """Without a floor under the features, queries and keys of size 1.5 give outputs of 72 (FAVOR+, 32 channels)."""
-    mechanism = Linear(32, kernel)
-    mechanism.initialise(torch.Generator().manual_seed(0))
+    op = Linear(32, kernel)
+    op.initialise(torch.Generator().manual_seed(0))
     q, k, v = size * drawn(4, 4, 256, 32), size * drawn(4, 4, 256, 32, seed=1), drawn(4, 4, 256, 32, seed=2)
-    out = mechanism(q, k, v, Places(Rotary(32), torch.arange(256), None), True)
+    out = op(q, k, v, PositionContext(Rotary(32), torch.arange(256), None), True)
     assert out.square().mean().sqrt() < 8
 
 
 def test_weights_to_look_at_are_shares_by_size():
     q, k, _ = inputs(12)
-    places = Places(Rotary(SIZE), torch.arange(12), None)
-    weights, matrix = attention().weights(q, k, places, True), attention().matrix(q, k, places, True)
+    places = PositionContext(Rotary(SIZE), torch.arange(12), None)
+    weights, matrix = attention().attention_probs(q, k, places, True), attention().matrix(q, k, places, True)
     assert matrix.min() < 0
     assert weights.min() >= 0
     assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
@@ -234,12 +236,12 @@ def test_weights_to_look_at_are_shares_by_size():
 @kernels
 def test_recomputing_in_the_backward_pass_gives_the_same_gradients(kernel):
     q, k, v = inputs(20)
-    places, gradients = Places(Rotary(SIZE), torch.arange(20), None), []
+    places, gradients = PositionContext(Rotary(SIZE), torch.arange(20), None), []
     for recompute in (False, True):
-        mechanism = Linear(SIZE, kernel, recompute=recompute)
-        mechanism.initialise(torch.Generator().manual_seed(0))
+        op = Linear(SIZE, kernel, recompute=recompute)
+        op.initialise(torch.Generator().manual_seed(0))
         leaf = q.clone().requires_grad_()
-        mechanism(leaf, k, v, places, True).square().sum().backward()
+        op(leaf, k, v, places, True).square().sum().backward()
         assert leaf.grad is not None
         gradients.append(leaf.grad)
     assert torch.equal(gradients[0], gradients[1])

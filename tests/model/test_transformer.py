@@ -8,7 +8,18 @@ import torch
 from torch import Tensor
 
 from posenc.model import Transformer
-from posenc.positions import T5, Alibi, Bounded, Learned, PositionScheme, Rotary, Sinusoidal, Xpos
+from posenc.positions import (
+    T5,
+    Alibi,
+    Bounded,
+    Forgetting,
+    Learned,
+    NopeHybrid,
+    PositionScheme,
+    Rotary,
+    Sinusoidal,
+    Xpos,
+)
 
 CONTEXT, WIDTH, HEADS, VOCAB = 24, 32, 2, 50
 SCHEMES: dict[str, Callable[[], PositionScheme]] = {
@@ -22,8 +33,15 @@ SCHEMES: dict[str, Callable[[], PositionScheme]] = {
     "xpos": lambda: Xpos(WIDTH // HEADS),
     "alibi": lambda: Alibi(HEADS),
     "t5": lambda: T5(HEADS),
+    "nope_hybrid": lambda: NopeHybrid(WIDTH // HEADS, every=2),
+    "fox": lambda: Forgetting(WIDTH, HEADS, layers=2),
 }
-OWN_PARAMETERS = {"learned": CONTEXT * WIDTH, "t5": 32 * HEADS, "sinusoidal, scale learned": 1}
+OWN_PARAMETERS = {
+    "learned": CONTEXT * WIDTH,
+    "t5": 32 * HEADS,
+    "sinusoidal, scale learned": 1,
+    "fox": 2 * HEADS * (WIDTH + 1),
+}
 ABSOLUTE = ("learned", "sinusoidal", "sinusoidal, scale learned")
 every_scheme = pytest.mark.parametrize("name", SCHEMES)
 
@@ -49,6 +67,19 @@ def test_weights_outside_the_scheme_are_bit_equal_for_one_seed(name, seed):
     reference = model("none", seed=seed).state_dict()
     assert weights.keys() == reference.keys()
     assert all(torch.equal(weights[key], reference[key]) for key in weights)
+
+
+@pytest.mark.parametrize("layers", [1, 3, 8])
+def test_initial_weights_have_gpt_2_s_standard_deviations(layers):
+    """0.02 everywhere, but 0.02 / sqrt(2 layers) in the two projections of each layer into the residual stream."""
+    built = Transformer(VOCAB, CONTEXT, layers, 64, 2, PositionScheme())
+    for name, weight in built.named_parameters():
+        if weight.ndim == 2:
+            small = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
+            expected = 0.02 / (2 * layers) ** 0.5 if small else 0.02
+            assert weight.std().item() == pytest.approx(expected, rel=5 / (2 * weight.numel()) ** 0.5), name
+        else:
+            assert torch.equal(weight, torch.ones_like(weight)), name
 
 
 def test_another_seed_gives_other_weights():

@@ -31,14 +31,14 @@ def windows(count: int, length: int) -> torch.Tensor:
 
 def test_a_causal_model_predicts_each_token_from_those_before_it():
     window = windows(3, 9)
-    inputs, targets = Causal(VOCAB).examples(window, noise(3, 9))
+    inputs, targets = Causal(VOCAB).inputs_and_targets(window, noise(3, 9))
     assert torch.equal(inputs, window[:, :-1])
     assert torch.equal(targets, window[:, 1:])
 
 
 @given(length=st.integers(4, 200), share=st.floats(0.01, 0.9))
 def test_every_window_has_the_same_number_of_tokens_to_predict_and_never_none(length, share):
-    _, targets = Masked(VOCAB, share=share).examples(windows(5, length), noise(5, length))
+    _, targets = Masked(VOCAB, share=share).inputs_and_targets(windows(5, length), noise(5, length))
     counts = (targets != UNSEEN).sum(-1)
     assert counts.unique().tolist() == [max(1, round(share * length))]
 
@@ -46,7 +46,7 @@ def test_every_window_has_the_same_number_of_tokens_to_predict_and_never_none(le
 def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_are():
     window = windows(2000, 100)
     objective = Masked(VOCAB)
-    inputs, targets = objective.examples(window, noise(2000, 100))
+    inputs, targets = objective.inputs_and_targets(window, noise(2000, 100))
     chosen = targets != UNSEEN
     assert torch.equal(inputs[~chosen], window[~chosen])
     assert torch.equal(targets[chosen], window[chosen])
@@ -62,17 +62,17 @@ def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_
 @pytest.mark.parametrize(("blanked", "swapped"), [(0.8, 0.2), (0.9, 0.1), (0.7, 0.3), (1.0, 0.0)])
 def test_nothing_need_be_left_as_it_is(blanked, swapped):
     window, objective = windows(50, 100), Masked(VOCAB, blanked=blanked, swapped=swapped)
-    inputs, targets = objective.examples(window, noise(50, 100))
+    inputs, targets = objective.inputs_and_targets(window, noise(50, 100))
     chosen = targets != UNSEEN
     assert (inputs[chosen] == window[chosen]).float().mean() < 0.05  # those drawn by chance
 
 
 def test_a_causal_objective_draws_nothing():
-    assert Batches(TOKENS, 0, 8, 32, Causal.draws).noise(3).shape == (8, 32, 0)
+    assert Batches(TOKENS, 0, 8, 32, Causal.noise_per_token).noise(3).shape == (8, 32, 0)
 
 
 def test_every_place_of_a_window_is_masked_alike_often():
-    _, targets = Masked(VOCAB).examples(windows(4000, 20), noise(4000, 20))
+    _, targets = Masked(VOCAB).inputs_and_targets(windows(4000, 20), noise(4000, 20))
     share = (targets != UNSEEN).float().mean(0)
     assert share.min() > 0.12
     assert share.max() < 0.18
@@ -100,17 +100,17 @@ def test_the_orderless_loss_is_that_of_the_best_guess_from_what_stands_in_a_toke
     generator = np.random.default_rng(0)
     text = generator.choice(VOCAB, 400_000, p=np.arange(1, VOCAB + 1) / np.arange(1, VOCAB + 1).sum())
     window = torch.from_numpy(text[:200_000].reshape(-1, 100))
-    inputs, targets = Masked(VOCAB).examples(window, noise(2000, 100))
+    inputs, targets = Masked(VOCAB).inputs_and_targets(window, noise(2000, 100))
     chosen = targets != UNSEEN
     table = np.zeros((VOCAB + 1, VOCAB))
     np.add.at(table, (inputs[chosen].numpy(), targets[chosen].numpy()), 1)
     chance = table / table.sum(-1, keepdims=True)
     counted = -np.log(chance[inputs[chosen].numpy(), targets[chosen].numpy()]).mean()
-    (told,) = Masked(VOCAB).orderless(text, window, (inputs, targets)).values()
+    (told,) = Masked(VOCAB).ngram_baseline(text, window, (inputs, targets)).values()
     assert told == pytest.approx(counted, abs=0.05)
     everything_blank = Masked(VOCAB, blanked=1.0, swapped=0.0)
-    inputs, targets = everything_blank.examples(window, noise(2000, 100))
-    (told,) = everything_blank.orderless(text, window, (inputs, targets)).values()
+    inputs, targets = everything_blank.inputs_and_targets(window, noise(2000, 100))
+    (told,) = everything_blank.ngram_baseline(text, window, (inputs, targets)).values()
     share = np.bincount(text) / len(text)
     assert told == pytest.approx(-(share * np.log(share)).sum(), abs=0.01)
 
@@ -159,10 +159,10 @@ class Parrot(Transformer):
 
 
 def test_a_masked_model_fills_the_blanks_of_a_prompt_of_any_length():
-    assert Masked(256).answer(Parrot(), Bytes(), "_e a_e", 32, Sampling()) == "xe axe"
-    assert Masked(256).answer(Parrot(), Bytes(), "_a" * 40, 32, Sampling()) == "xa" * 40
+    assert Masked(256).sample(Parrot(), Bytes(), "_e a_e", 32, Sampling()) == "xe axe"
+    assert Masked(256).sample(Parrot(), Bytes(), "_a" * 40, 32, Sampling()) == "xa" * 40
 
 
 def test_a_prompt_without_a_blank_is_refused():
     with pytest.raises(UserError, match="--prompt=no blank must hold a _ where"):
-        Masked(256).answer(Parrot(), Bytes(), "no blank", 32, Sampling())
+        Masked(256).sample(Parrot(), Bytes(), "no blank", 32, Sampling())

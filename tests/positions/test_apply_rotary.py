@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.positions.apply_rotary import LAYOUTS, Layout, by_formula, turn
+from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary, reference
 
 layouts = st.sampled_from(sorted(LAYOUTS))
 
@@ -19,21 +19,21 @@ def example(length: int, size: int, rotated: int, dtype: torch.dtype) -> tuple[t
 
 def plainly(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: Layout) -> torch.Tensor:
     rotated = 2 * cos.shape[-1]
-    return torch.cat([by_formula(x[..., :rotated], cos, sin, layout), x[..., rotated:]], dim=-1)
+    return torch.cat([reference(x[..., :rotated], cos, sin, layout), x[..., rotated:]], dim=-1)
 
 
 @given(layouts, st.integers(1, 70), st.integers(1, 8), st.integers(0, 4))
-def test_few_passes_give_what_the_formula_gives(layout, length, planes, rest):
+def test_fused_it_gives_what_the_formula_gives(layout, length, planes, rest):
     x, cos, sin = example(length, 2 * (planes + rest), 2 * planes, torch.float64)
-    torch.testing.assert_close(turn(x, cos, sin, layout), plainly(x, cos, sin, layout), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(apply_rotary(x, cos, sin, layout), plainly(x, cos, sin, layout), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_turn_in_bfloat16_is_rounded_once_at_its_end(layout):
+def test_a_rotation_in_bfloat16_is_rounded_once_at_its_end(layout):
     x, cos, sin = example(50, 16, 12, torch.bfloat16)
     exact = plainly(x.float(), cos, sin, layout)
-    assert turn(x, cos, sin, layout).dtype == torch.bfloat16
-    torch.testing.assert_close(turn(x, cos, sin, layout).float(), exact, rtol=2**-8, atol=1e-6)
+    assert apply_rotary(x, cos, sin, layout).dtype == torch.bfloat16
+    torch.testing.assert_close(apply_rotary(x, cos, sin, layout).float(), exact, rtol=2**-8, atol=1e-6)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -42,23 +42,42 @@ def test_memory_may_lie_in_any_order(layout, dtype):
     """Queries as they come out of the projection, gradients as a kernel leaves them, heads of an odd size."""
     x, cos, sin = example(6, 9, 8, dtype)
     for strange in (x, x.mT.contiguous().mT, x.expand(2, 3, 6, 9)[:, :1].expand(2, 3, 6, 9)):
-        torch.testing.assert_close(turn(strange, cos, sin, layout), turn(strange.contiguous(), cos, sin, layout))
+        torch.testing.assert_close(
+            apply_rotary(strange, cos, sin, layout), apply_rotary(strange.contiguous(), cos, sin, layout)
+        )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_gradient_is_that_of_the_formula_and_has_one_itself(layout):
-    x, cos, sin = example(5, 8, 6, torch.float64)
-    x = x.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: turn(x, cos, sin, layout), x)
-    assert torch.autograd.gradgradcheck(lambda x: turn(x, cos, sin, layout), x)
+def test_the_gradients_of_x_cos_and_sin_are_those_of_the_formula_and_have_one_themselves(layout):
+    inputs = [part.requires_grad_() for part in example(5, 8, 6, torch.float64)]
+    assert torch.autograd.gradcheck(lambda x, cos, sin: apply_rotary(x, cos, sin, layout), inputs)
+    assert torch.autograd.gradgradcheck(lambda x, cos, sin: apply_rotary(x, cos, sin, layout), inputs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_trained_frequencies_learn_the_same_with_and_without_a_compiler(layout):
+    torch.compiler.reset()
+    x, _, _ = example(20, 16, 16, torch.bfloat16)
+
+    def rotated(frequencies: torch.Tensor) -> torch.Tensor:
+        angles = torch.arange(20)[:, None] * frequencies
+        return apply_rotary(x, angles.cos(), angles.sin(), layout)
+
+    gradients = []
+    for function in (rotated, torch.compile(rotated, fullgraph=True, backend="aot_eager")):
+        frequencies = torch.linspace(1, 0.1, 6).requires_grad_()
+        (torch.arange(16) * function(frequencies).float().square()).sum().backward()
+        assert frequencies.grad is not None
+        gradients.append(frequencies.grad)
+    torch.testing.assert_close(*gradients, rtol=0.02, atol=0.02 * gradients[1].abs().max().item())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_compiled_it_is_one_graph_with_the_same_result(layout):
     x, cos, sin = example(20, 16, 12, torch.float32)
     torch.compiler.reset()
-    compiled = torch.compile(turn, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x, cos, sin, layout), turn(x, cos, sin, layout))
+    compiled = torch.compile(apply_rotary, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, cos, sin, layout), apply_rotary(x, cos, sin, layout))
 
 
 def test_no_copy_of_queries_or_keys_is_kept_for_the_gradient():
@@ -70,5 +89,5 @@ def test_no_copy_of_queries_or_keys_is_kept_for_the_gradient():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        turn(x.requires_grad_(), cos, sin, "half")
+        apply_rotary(x.requires_grad_(), cos, sin, "half")
     assert kept == [cos.numel(), sin.numel()]

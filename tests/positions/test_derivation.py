@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc.model.attention import Attention, Places
+from posenc.model.attention import Attention, PositionContext
 from posenc.positions import Learned, PositionScheme, Rotary, Sinusoidal
-from posenc.positions.angles import frequencies
+from posenc.positions.tables import frequencies
 from tests.conftest import ROOT
 
 WIDTH, HEADS, LENGTH = 32, 2, 10
@@ -41,7 +41,7 @@ def attend(name: str, x: Tensor, positions: Tensor, causal: bool = False) -> Ten
     torch.manual_seed(0)
     scheme, attention = SCHEMES[name](), Attention(WIDTH, HEADS, causal)
     attention.qkv.weight.mul_(3)  # far from uniform
-    return attention.double()(scheme.embed(x[None], positions), Places(scheme, positions, None))[0]
+    return attention.double()(scheme.embed(x[None], positions), PositionContext(scheme, positions, None))[0]
 
 
 def turned(x: Tensor, positions: Tensor, layout: Layout = "interleaved") -> Tensor:
@@ -88,7 +88,9 @@ def test_scores_of_unit_queries_and_keys_have_unit_variance_in_heads_of_any_size
     turns = [torch.linalg.qr(randn(size, size, seed=seed))[0].float() for seed in range(3)]
     attention.qkv.weight.copy_(torch.cat(turns))  # keep the components of q and k independent
     x, positions = randn(1, 400, size).float(), torch.arange(400)
-    scores = attention.weights(x, Places(PositionScheme(), positions, None)).log()  # but for a constant in each row
+    scores = attention.attention_probs(
+        x, PositionContext(PositionScheme(), positions, None)
+    ).log()  # but for a constant in each row
     assert scores.var(-1).mean().item() == pytest.approx(1, rel=0.1)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc.model.attention import Attention, Places
+from posenc.model.attention import Attention, PositionContext
 from posenc.positions import Bounded, PositionScheme, Rotary, Xpos, permute_layout
 from posenc.positions.apply_rotary import LAYOUTS
 
@@ -124,7 +124,7 @@ def test_half_precision_vectors_are_turned_in_float32():
     [
         ({"head_dim": 31}, "head_dim=31 .* even number"),
         ({"head_dim": 0}, "head_dim=0 .* even number"),
-        ({"head_dim": 32, "fraction": 0.1}, "turns 3 channels"),
+        ({"head_dim": 32, "fraction": 0.1}, "rotates 3 channels"),
         ({"head_dim": 32, "fraction": 1.5}, "fraction=1.5 must be above 0 and at most 1"),
         ({"head_dim": 32, "base": -1.0}, "base=-1.0 must be a positive number"),
         ({"head_dim": 32, "layout": "neox"}, "layout=neox must be one of half, interleaved"),
@@ -211,7 +211,7 @@ HEADS, KEY_HEADS, SIZE = 4, 2, 8
 def logits_of(attention: Attention, layout: str) -> Tensor:
     """What every head of an attention looks at, with RoPE in a layout."""
     x, positions = randn(3, 10, HEADS * SIZE), torch.arange(10)
-    return attention.weights(x, Places(Rotary(SIZE, layout=layout), positions, None))  # type: ignore[arg-type]
+    return attention.attention_probs(x, PositionContext(Rotary(SIZE, layout=layout), positions, None))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("to", "before"), [("half", "interleaved"), ("interleaved", "half")])
@@ -224,10 +224,10 @@ def test_an_attention_with_permuted_weights_looks_where_it_looked_in_the_other_l
     q, k, v = attention.qkv.weight.data.chunk(3)
     attention.qkv.weight.data = torch.cat([permute_layout(q, HEADS, to), permute_layout(k, HEADS, to), v])
     assert torch.allclose(logits_of(attention, to), expected, atol=1e-5)
-    x, nowhere = randn(1, 10, width), Places(PositionScheme(), torch.arange(10), None)
-    without = attention.weights(x, nowhere)
+    x, nowhere = randn(1, 10, width), PositionContext(PositionScheme(), torch.arange(10), None)
+    without = attention.attention_probs(x, nowhere)
     attention.qkv.weight.data = torch.cat([q, k, v])
-    assert torch.allclose(attention.weights(x, nowhere), without)
+    assert torch.allclose(attention.attention_probs(x, nowhere), without)
 
 
 @pytest.mark.parametrize("shape", [(KEY_HEADS * SIZE, 5), (KEY_HEADS * SIZE,)])

@@ -8,10 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc.positions import T5, Alibi, Bounded, Learned, PositionScheme, Rotary, Sinusoidal, Xpos
+from posenc.positions import (
+    T5,
+    Alibi,
+    Bounded,
+    Forgetting,
+    Learned,
+    NopeHybrid,
+    PositionScheme,
+    Rotary,
+    Sinusoidal,
+    Xpos,
+)
 from posenc.positions.additive import Additive
+from posenc.positions.content import ForgetGate
 
-HEADS, HEAD_DIM, LENGTH = 4, 16, 12
+HEADS, HEAD_DIM, LENGTH, LAYERS = 4, 16, 12, 2
 RELATIVE: dict[str, Callable[[], PositionScheme]] = {
     "none": PositionScheme,
     "rope": lambda: Rotary(HEAD_DIM),
@@ -23,6 +35,8 @@ RELATIVE: dict[str, Callable[[], PositionScheme]] = {
     "alibi": lambda: Alibi(HEADS),
     "t5": lambda: T5(HEADS),
     "t5 bidirectional": lambda: T5(HEADS, bidirectional=True),
+    "nope_hybrid": lambda: NopeHybrid(HEAD_DIM, every=2),
+    "fox": lambda: Forgetting(HEADS * HEAD_DIM, HEADS, LAYERS),
 }
 SCHEMES: dict[str, Callable[[], PositionScheme]] = {
     **RELATIVE,
@@ -31,9 +45,10 @@ SCHEMES: dict[str, Callable[[], PositionScheme]] = {
     "sinusoidal, scale learned": lambda: Sinusoidal(HEADS * HEAD_DIM, scale="learned"),
     "learned, scale learned": lambda: Learned(LENGTH, HEADS * HEAD_DIM, scale="learned"),
 }
-ROTARY = [name for name in SCHEMES if name.startswith(("rope", "xpos"))]
+ROTARY = [name for name in SCHEMES if name.startswith(("rope", "xpos", "nope"))]
 every_scheme = pytest.mark.parametrize("name", SCHEMES)
 every_relative_scheme = pytest.mark.parametrize("name", RELATIVE)
+every_scheme_by_offset = pytest.mark.parametrize("name", RELATIVE.keys() - {"fox"})  # fox reads what stands between
 every_rotary_scheme = pytest.mark.parametrize("name", ROTARY)
 
 
@@ -49,10 +64,12 @@ def built(name: str) -> PositionScheme:
 
 def logits(scheme: PositionScheme, positions: Tensor, vectors: Tensor) -> Tensor:
     """What attention would turn into weights; vectors (2, T, Dh) holds a query and a key a token -> (H, T, T)."""
-    q, k = (x.expand(1, HEADS, -1, -1) for x in vectors)
-    q, k = scheme.rotate(q, k, positions)
-    bias = scheme.bias(positions)
-    return (q @ k.mT)[0] + (0 if bias is None else bias)
+    query, key = (x.expand(1, HEADS, -1, -1) for x in vectors)
+    x = vectors.sum(0).repeat(1, HEADS)[None]
+    here = scheme.layer(0)
+    q, k = here.rotate(query, key, positions)
+    added = (here.bias(positions), here.content_bias(x, query, key, positions))
+    return sum((part for part in added if part is not None), q @ k.mT)[0]
 
 
 @given(shift=st.integers(0, 900_000))
@@ -64,7 +81,7 @@ def test_a_shift_of_all_positions_leaves_the_logits_of_relative_schemes(name, sh
 
 
 @given(positions=st.lists(st.integers(0, 20_000), min_size=2, max_size=8))
-@every_relative_scheme
+@every_scheme_by_offset
 def test_a_logit_depends_on_its_two_positions_only_whatever_gaps_and_order_the_others_have(name, positions):
     vectors = randn(2, len(positions), HEAD_DIM)
     together = logits(built(name), torch.tensor(positions), vectors)
@@ -73,10 +90,10 @@ def test_a_logit_depends_on_its_two_positions_only_whatever_gaps_and_order_the_o
 
 
 @every_rotary_scheme
-@pytest.mark.parametrize(("query_heads", "key_heads"), [(6, 2), (3, 3), (1, 7)])
-def test_queries_and_keys_may_have_any_number_of_heads(name, query_heads, key_heads):
+@pytest.mark.parametrize(("query_heads", "num_kv_heads"), [(6, 2), (3, 3), (1, 7)])
+def test_queries_and_keys_may_have_any_number_of_heads(name, query_heads, num_kv_heads):
     scheme, positions = built(name), torch.arange(LENGTH)
-    q, k = randn(2, query_heads, LENGTH, HEAD_DIM), randn(2, key_heads, LENGTH, HEAD_DIM, seed=1)
+    q, k = randn(2, query_heads, LENGTH, HEAD_DIM), randn(2, num_kv_heads, LENGTH, HEAD_DIM, seed=1)
     turned_q, turned_k = scheme.rotate(q, k, positions)
     assert (turned_q.shape, turned_k.shape) == (q.shape, k.shape)
     one_q, one_k = scheme.rotate(q[:, :1], k[:, -1:], positions)
@@ -109,8 +126,13 @@ def test_casting_the_model_rounds_its_weights_only(name, cast):
     x, q = randn(1, LENGTH, HEADS * HEAD_DIM), randn(1, HEADS, LENGTH, HEAD_DIM)
 
     def doors() -> list[Tensor]:
-        bias = scheme.bias(positions)
-        return [scheme.embed(x, positions), *scheme.rotate(q, q, positions), *([] if bias is None else [bias])]
+        here = scheme.layer(0)
+        added = (here.bias(positions), here.content_bias(x, q, q, positions))
+        return [
+            scheme.embed(x, positions),
+            *here.rotate(q, q, positions),
+            *(part for part in added if part is not None),
+        ]
 
     before = doors()
     cast(scheme)
@@ -125,9 +147,29 @@ def test_a_checkpoint_holds_what_is_trained_and_nothing_else(name):
 
 @every_scheme
 def test_only_one_door_is_open(name):
-    doors = ("embed", "rotate", "bias")
-    opened = [door for door in doors if getattr(type(built(name)), door) is not getattr(PositionScheme, door)]
+    doors = ("embed", "rotate", "bias", "content_bias")
+    scheme = built(name)
+    opened = {
+        door
+        for one in (scheme, *(scheme.layer(index) for index in range(LAYERS)))
+        for door in doors
+        if getattr(type(one), door) is not getattr(PositionScheme, door)
+    }
     assert len(opened) == (name != "none")
+
+
+@every_scheme
+def test_a_scheme_is_ready_when_constructed_and_one_seed_gives_one_scheme(name):
+    torch.manual_seed(1)
+    constructed, drawn = SCHEMES[name](), built(name)
+    torch.manual_seed(2)
+    again = built(name)
+    for (key, one), other, same in zip(
+        constructed.named_parameters(), drawn.parameters(), again.parameters(), strict=True
+    ):
+        assert torch.equal(other, same)
+        if one.numel() > 10:
+            assert one.std().item() == pytest.approx(other.std().item(), rel=0.3, abs=1e-12), key
 
 
 def test_every_scheme_is_held_to_these_facts():
@@ -135,4 +177,4 @@ def test_every_scheme_is_held_to_these_facts():
         return {kind}.union(*map(below, kind.__subclasses__()))
 
     known = {kind for kind in below(PositionScheme) if kind.__module__.startswith("posenc.")}
-    assert {type(built(name)) for name in SCHEMES} == known - {Additive}
+    assert {type(built(name)) for name in SCHEMES} == known - {Additive, ForgetGate}

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc.storage.checkpoint_files import newest_first, step
-from posenc.storage.run_directory import HOLDER, read_metrics
+from posenc.storage.csv_files import read_csv
+from posenc.storage.run_directory import HOLDER
 from tests.conftest import ROOT, clean_environment, only
 
 START = Path(__file__).parent / "start.sh"
@@ -89,7 +90,7 @@ class Cluster:
     def curve(self, name: str, scheme: str, seed: int) -> list[dict[str, str]]:
         """The rows of a run's metrics.csv without what clocks say."""
         run = only(self.folder / name / scheme, f"seed{seed}-*")
-        rows = read_metrics(run / "metrics.csv")
+        rows = read_csv(run / "metrics.csv")
         return [{key: value for key, value in row.items() if key not in CLOCKS} for row in rows]
 
 

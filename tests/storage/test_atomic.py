@@ -1,11 +1,18 @@
+import errno
+import os
+import secrets
 from contextlib import suppress
 
-from posenc.storage.atomic import clear_partial, whole
+import pytest
+
+from posenc.errors import RunError
+from posenc.storage.atomic import atomic_open, atomic_write, clear_partial
+from posenc.storage.resource_errors import disk_errors
 
 
 def test_a_file_appears_whole_at_the_end_and_not_before(tmp_path):
     file = tmp_path / "file"
-    with whole(file, lambda: 4) as writing:
+    with atomic_open(file, lambda: 4) as writing:
         writing.stream.write(b"text")
         assert not file.exists()
     assert file.read_bytes() == b"text"
@@ -15,7 +22,7 @@ def test_a_file_appears_whole_at_the_end_and_not_before(tmp_path):
 def test_a_failure_leaves_what_was_there_before_and_nothing_else(tmp_path):
     file = tmp_path / "file"
     file.write_text("before")
-    with suppress(KeyboardInterrupt), whole(file, lambda: 4) as writing:
+    with suppress(KeyboardInterrupt), atomic_open(file, lambda: 4) as writing:
         writing.stream.write(b"text")
         raise KeyboardInterrupt
     assert file.read_text() == "before"
@@ -23,7 +30,7 @@ def test_a_failure_leaves_what_was_there_before_and_nothing_else(tmp_path):
 
 
 def test_the_name_may_depend_on_what_was_written(tmp_path):
-    with whole(tmp_path / "file", lambda: 0) as writing:
+    with atomic_open(tmp_path / "file", lambda: 0) as writing:
         writing.file = tmp_path / "another"
     assert [file.name for file in tmp_path.iterdir()] == ["another"]
 
@@ -33,3 +40,36 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path):
     (tmp_path / "file").touch()
     clear_partial(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_in_the_place_is_replaced_and_not_followed(tmp_path):
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    mine.write_text("mine")
+    theirs.symlink_to(mine)
+    atomic_write(theirs, "theirs")
+    assert (mine.read_text(), theirs.read_text()) == ("mine", "theirs")
+    assert not theirs.is_symlink()
+
+
+def test_a_link_where_the_new_file_is_written_is_not_followed(tmp_path, monkeypatch):
+    mine, link = tmp_path / "mine", tmp_path / "file.0.partial"
+    mine.write_text("mine")
+    link.symlink_to(mine)
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "0")
+    with pytest.raises(RunError, match="file could not be written: File exists"):
+        atomic_write(tmp_path / "file", "theirs")
+    assert mine.read_text() == "mine"
+
+
+def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path):
+    with pytest.raises(RunError, match="gone/file could not be written: No such file or directory"):
+        atomic_write(tmp_path / "gone" / "file", "text")
+
+
+@pytest.mark.parametrize("code", [errno.EFBIG, errno.EIO, errno.ESTALE, errno.EROFS])
+def test_whatever_the_disk_refuses_is_said_in_the_same_form(code, tmp_path):
+    with (
+        pytest.raises(RunError, match=f"file could not be written: {os.strerror(code)}"),
+        disk_errors(tmp_path / "file", lambda: "a little"),
+    ):
+        raise OSError(code, os.strerror(code))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from tests.conftest import CONF, ROOT, clean_environment, only
 from tests.tracking.wandb_stand_in import silent, stand_in
 
@@ -45,7 +45,7 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
         assert {metric["step_metric"] for metric in metrics if "step_metric" in metric} == {"step"}
         history = [record["history"]["item"] for record in found if record["type"] == "history"]
         logged = [row for row in history if "train_loss" in row]
-        written = read_metrics(run / "metrics.csv")
+        written = read_csv(run / "metrics.csv")
         assert len(logged) == len(written) == 4
         for row, reference in zip(logged, written, strict=True):
             for column, text in reference.items():
@@ -120,7 +120,7 @@ def test_a_server_that_falls_silent_does_not_keep_the_process(train, tmp_path):
     said = [line for line in result.stdout.splitlines() if "W&B" in line]
     assert len(said) == 2  # where it is, and what is missing
     assert "W&B has not everything of this run" in said[1]
-    assert len(read_metrics(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")) == 4
+    assert len(read_csv(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")) == 4
 
 
 def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with_every_step_once(train, tmp_path):
@@ -130,9 +130,7 @@ def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with
     folder = tmp_path / "runs" / "smoke" / "rope"
     command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *arguments]
     with subprocess.Popen(command, cwd=ROOT, env=offline, stdout=subprocess.DEVNULL) as process:
-        while process.poll() is None and not any(
-            len(read_metrics(file)) > 170 for file in folder.glob("*/metrics.csv")
-        ):
+        while process.poll() is None and not any(len(read_csv(file)) > 170 for file in folder.glob("*/metrics.csv")):
             time.sleep(0.01)
         process.kill()
     assert process.returncode == -9
@@ -150,7 +148,7 @@ def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with
     assert name == (run / "run_id.txt").read_text().strip()
     rows = [row for row in kept.history if "train_loss" in row]
     assert [row["step"] for row in rows] == [row["_step"] for row in rows] == list(range(1, 321))
-    for row, written in zip(rows, read_metrics(run / "metrics.csv"), strict=True):
+    for row, written in zip(rows, read_csv(run / "metrics.csv"), strict=True):
         assert row["train_loss"] == float(written["train_loss"])
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from posenc.storage.run_directory import COLUMNS, MetricsFile, RunDirectory
+from posenc.storage.csv_files import COLUMNS, MetricsFile
+from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
 from tests.conftest import clean_environment, only
 from tests.tracking.wandb_answers import StandIn

@@ -19,7 +19,7 @@ import torch
 from posenc.config.schema import composed
 from posenc.distributed import this_rank
 from posenc.errors import Stopped
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from posenc.training.run import run
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -36,7 +36,7 @@ def stop_after_rows(runs: Path, name: str) -> None:
 
 
 def written(runs: Path, name: str) -> list[dict[str, str]]:
-    return [row for file in runs.glob(f"{name}/*/*/metrics.csv") for row in read_metrics(file)]
+    return [row for file in runs.glob(f"{name}/*/*/metrics.csv") for row in read_csv(file)]
 
 
 for job in json.loads(sys.argv[1]):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from posenc.model import Transformer
-from posenc.model.attention import Places
+from posenc.model.attention import PositionContext
 from posenc.positions import PositionScheme, Rotary, Sinusoidal
 from posenc.training.attention_probe import BUCKETS, Heads, induction_score, shares_by_distance
 
@@ -66,7 +66,7 @@ def test_the_weights_looked_at_are_those_the_model_attends_with(scheme):
     torch.manual_seed(0)
     model = Transformer(50, 24, 1, 32, 2, scheme)
     tokens = torch.randint(50, (3, 24))
-    (weights,) = model.attention_weights(tokens)
+    (weights,) = model.attention_probs(tokens)
     assert torch.allclose(weights.sum(-1), torch.ones(3, 2, 24))
     assert torch.equal(weights, weights.tril())
     positions = torch.arange(24)
@@ -75,7 +75,7 @@ def test_the_weights_looked_at_are_those_the_model_attends_with(scheme):
     x = block.attention_norm(scheme.embed(model.embedding(tokens), positions))
     values = attention.qkv(x)[..., 64:].unflatten(-1, (2, 16)).transpose(1, 2)
     mixed = attention.out((weights @ values).transpose(1, 2).flatten(-2))
-    assert torch.allclose(mixed, attention(x, Places(scheme, positions, None)), atol=1e-6)
+    assert torch.allclose(mixed, attention(x, PositionContext(scheme, positions, None)), atol=1e-6)
 
 
 def test_attention_by_plain_products_is_torch_s_own(monkeypatch):

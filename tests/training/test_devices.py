@@ -15,7 +15,7 @@ import torch
 
 from posenc.distributed.rank import first_host, from_srun, tasks_on
 from posenc.storage.checkpoint_files import newest_first
-from posenc.storage.run_directory import read_metrics
+from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "steps=40", "pos=t5", "eval_windows=6")
@@ -80,7 +80,7 @@ def runs(tmp_path_factory) -> Path:
 
 
 def curve(runs: Path, name: str) -> list[list[float]]:
-    rows = read_metrics(only(runs / name / "t5") / "metrics.csv")
+    rows = read_csv(only(runs / name / "t5") / "metrics.csv")
     return [[float(row[column] or 0) for column in COMPARED] for row in rows]
 
 
@@ -137,7 +137,7 @@ def files(run: Path) -> list[str]:
 
 
 def rows_of(runs: Path) -> int:
-    return sum(len(read_metrics(file)) for file in runs.rglob("metrics.csv"))
+    return sum(len(read_csv(file)) for file in runs.rglob("metrics.csv"))
 
 
 def process_of(rank: str, parent: int) -> int:

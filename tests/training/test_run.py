@@ -12,7 +12,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posenc.storage.run_directory import COLUMNS, read_metrics
+from posenc.storage.csv_files import COLUMNS, read_csv
 from tests.conftest import ROOT, SCHEMES, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")
@@ -21,7 +21,7 @@ TIMING = {"seconds", "tokens_per_s"}
 
 def curve(run: Path) -> list[dict[str, str]]:
     """metrics.csv without what depends on the clock."""
-    rows = read_metrics(run / "metrics.csv")
+    rows = read_csv(run / "metrics.csv")
     return [{key: value for key, value in row.items() if key not in TIMING} for row in rows]
 
 
@@ -56,7 +56,7 @@ def test_a_run_directory_holds_everything(finished):
     assert {file.name for file in run.iterdir()} == {
         ".lock", "attention.csv", "checkpoints", "config.yaml", "metrics.csv", "sample.txt", "summary.json"
     }  # fmt: skip
-    rows = read_metrics(run / "metrics.csv")
+    rows = read_csv(run / "metrics.csv")
     assert tuple(rows[0]) == COLUMNS
     assert [int(row["step"]) for row in rows] == [5, 10, 15, 20]
     assert [int(row["tokens"]) for row in rows] == [1280, 2560, 3840, 5120]
@@ -145,14 +145,14 @@ def test_slow_checkpoints_and_validations_are_not_counted_as_training(tmp_path):
     )
     command = [sys.executable, "-c", code, f"runs={tmp_path}/runs", *TINY, "steps=100", "checkpoint_seconds=0"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=clean_environment())
-    rows = read_metrics(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")
+    rows = read_csv(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")
     assert float(rows[-1]["seconds"]) < 2.5
 
 
 def wait_for_rows(folder: Path, count: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if any(len(read_metrics(run / "metrics.csv")) >= count for run in folder.glob("*")):
+        if any(len(read_csv(run / "metrics.csv")) >= count for run in folder.glob("*")):
             return
         time.sleep(0.002)
     raise AssertionError(f"no {count} rows in {folder} after a minute")

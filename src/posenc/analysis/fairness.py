@@ -6,7 +6,7 @@ from typing import Any
 
 from posenc.analysis.runs import Run
 
-TUNED = ("optim", "pos")
+TUNED = ("optim", "pos", "schedule")
 """What a search may choose for each scheme; anything else must be the same for all."""
 
 Arms = Mapping[str, Sequence[Run]]

@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 
 from posenc.config.schema import NOT_THE_CURVE
 from posenc.errors import UserError
+from posenc.storage.csv_files import read_csv
 from posenc.storage.lengths_file import Lengths, read
-from posenc.storage.run_directory import failed_jobs, read_metrics
+from posenc.storage.run_directory import failed_jobs
 
 AXES = ("step", "tokens", "seconds")
 """What a curve can be drawn against."""
@@ -168,7 +169,7 @@ def _attempts(configurations: list[Path]) -> Iterator[Run | str]:
 
 def _read_run(directory: Path) -> Run | str:
     config: Any = OmegaConf.to_container(OmegaConf.load(directory / "config.yaml"))
-    rows = read_metrics(directory / "metrics.csv")
+    rows = read_csv(directory / "metrics.csv")
     measured = [row for row in rows if row["val_loss"]]
     if not measured:
         return f"{directory} has no validation yet; left out"
@@ -222,7 +223,7 @@ def _leaves(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, 
 
 
 def _read_heads(file: Path) -> tuple[Mapping[str, float], ...]:
-    return tuple({name: float(value) for name, value in row.items()} for row in read_metrics(file))
+    return tuple({name: float(value) for name, value in row.items()} for row in read_csv(file))
 
 
 def _command(folder: Path) -> str:

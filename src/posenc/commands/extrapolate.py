@@ -136,10 +136,9 @@ def _validation_text(trained: "Trained") -> "Tokens":
     if not isinstance(title, str) or not isinstance(cache, str):
         raise UserError("its config.yaml does not say where its text is cached")
     corpus = build(config, "data")
-    source = corpus.fingerprint()
-    if source != config.get("text"):
+    if corpus.fingerprint() != config.get("text"):
         raise UserError("its text has changed since it was trained")
-    return open_split(corpus, trained.tokenizer, Path(cache), title, source, "valid")
+    return open_split(corpus, trained.tokenizer, Path(cache), title, "valid")
 
 
 if __name__ == "__main__":

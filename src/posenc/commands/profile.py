@@ -16,8 +16,8 @@ from posenc.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-CONF = Path(__file__).parents[2] / "conf"
-PHASES = ("batch", "forward", "backward", "optimiser")
+CONF = Path(__file__).parents[3] / "conf"
+PHASES = ("batch", "forward", "backward", "clip", "update")
 DEAREST = 10
 
 WARM_UP, TIMED, TRACED = 3, 5, 3
@@ -69,7 +69,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from omegaconf import OmegaConf
 
     from posenc.config.schema import check, composed
-    from posenc.storage.run_directory import check_writable
+    from posenc.storage.atomic import check_writable
 
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
@@ -161,44 +161,19 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
         hardware: the trainer of the configuration.
         clock: times the phases, on its device.
     """
-    import torch
+    from posenc.config.instantiate import build
+    from posenc.training.experiment import Experiment
 
-    from posenc.config.instantiate import build, build_model
-    from posenc.data.batches import Batches
-    from posenc.data.prepare import prepare
-    from posenc.objectives.objective import loss_of
-    from posenc.training.accelerator import keep_freed_memory
+    experiment = Experiment.of(config)
+    prepared = experiment.prepare(build(config, "data"), corpus)
+    stream = experiment.batches(prepared).on(clock.device).stream(0, STEPS)
+    update = experiment.training_step(hardware, clock.device, clock.phase)
 
-    optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
-    objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
-    model = build_model(config, objective).to(clock.device)
-    context, cache = config["context"], Path(config["cache"])
-    window = context + objective.lookahead
-    text = prepare(build(config, "data"), tokenizer, cache, corpus, context, window).train
-    batches = Batches(text, config["seed"], config["batch_size"], window, objective.draws).on(clock.device)
-    stream = batches.stream(0, STEPS)
-    optimiser, schedule = optim.build(model, config["steps"])
-    reduced = hardware.chosen_precision() == "bf16-mixed"
-    compiled = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
-    if clock.device.type == "cpu":
-        keep_freed_memory()
-
-    def step() -> torch.Tensor:
+    def step() -> "torch.Tensor":
         with clock.phase("batch"):
             batch = [part.to(clock.device, non_blocking=True) for part in next(stream)]
-            inputs, targets = objective.examples(*batch)
-        if hardware.cuda_graphs:
-            torch.compiler.cudagraph_mark_step_begin()
-        with clock.phase("forward"), torch.autocast(clock.device.type, torch.bfloat16, enabled=reduced):
-            nats = compiled(inputs, targets)
-        with clock.phase("backward"):
-            nats.backward()
-        with clock.phase("optimiser"):
-            torch.nn.utils.clip_grad_norm_(model.parameters(), optim.clip)
-            optimiser.step()
-            optimiser.zero_grad()
-            schedule.step()
-        return nats.detach()
+            inputs, targets = experiment.objective.inputs_and_targets(*batch)
+        return update(inputs, targets)
 
     return step
 

@@ -48,7 +48,7 @@ def report(
     Raises:
         UserError: if there is nothing to read, or the folder cannot be written.
     """
-    from posenc.storage.run_directory import check_writable
+    from posenc.storage.atomic import check_writable
 
     sweep, folder = _read(source, timeout)
     folder = out or folder
@@ -86,12 +86,12 @@ def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
 
 def _write(sweep: Sweep, panels: tuple, folder: Path) -> None:
     from posenc.report import figures, page, tables
-    from posenc.storage.run_directory import write_whole
+    from posenc.storage.atomic import atomic_write
 
     folder.mkdir(parents=True, exist_ok=True)
     figures.save_all(panels, folder)
-    write_whole(folder / "table.csv", tables.csv_text(panels))
-    write_whole(folder / "report.html", page.html(sweep, panels))
+    atomic_write(folder / "table.csv", tables.csv_text(panels))
+    atomic_write(folder / "report.html", page.html(sweep, panels))
 
 
 if __name__ == "__main__":

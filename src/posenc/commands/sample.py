@@ -30,7 +30,7 @@ def main() -> None:
         from posenc.objectives.sampling import Sampling
 
         sampling = Sampling(arguments.tokens, arguments.temperature, arguments.seed)
-        print(objective.answer(trained.model, trained.tokenizer, prompt, context, sampling))
+        print(objective.sample(trained.model, trained.tokenizer, prompt, context, sampling))
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -162,7 +162,7 @@ def _check_first_job(arguments: Sequence[str], conf: Path | None) -> None:
         return
     from hydra.core.global_hydra import GlobalHydra
 
-    from posenc.storage.run_directory import check_writable
+    from posenc.storage.atomic import check_writable
 
     overrides = parsed(arguments)
     swept = [override for override in overrides if override.is_sweep_override()]

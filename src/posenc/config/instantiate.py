@@ -6,7 +6,7 @@ from typing import Any
 
 from posenc.config.targets import target
 from posenc.errors import UserError
-from posenc.storage.resource_errors import too_large
+from posenc.storage.resource_errors import out_of_memory
 
 
 def build(configuration: Mapping[str, Any], group: str, within: str = "", **supplied: Any) -> Any:
@@ -33,7 +33,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
         key = str(error).partition("=")[0]
         raise UserError(f"{within}{group}.{error}" if key in values else str(error)) from error
     except (MemoryError, RuntimeError, OverflowError) as error:
-        if not too_large(error):
+        if not out_of_memory(error):
             raise
         sizes = ", ".join(f"{within}{group}.{key}={value}" for key, value in plain.items() if type(value) is int)
         raise UserError(f"this does not fit in memory: {sizes or f'{within}{group}'}") from error
@@ -42,7 +42,9 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
     """Refuse a scheme or an attention of another size than the model's."""
     model = configuration["model"]
-    sizes = {key: model[key] for key in ("width", "heads")} | {"head_dim": model["width"] // max(1, model["heads"])}
+    sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
+        "head_dim": model["width"] // max(1, model["heads"])
+    }
     for group in ("pos", "attention"):
         for key, size in sizes.items():
             given = configuration[group].get(key, size)

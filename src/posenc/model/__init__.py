@@ -1,7 +1,7 @@
 """The transformer that every scheme shares: plain torch, no Lightning, no configuration objects."""
 
 from posenc.model.attention import Softmax
-from posenc.model.family import Family
+from posenc.model.block import Family
 from posenc.model.linear_attention import Linear
 from posenc.model.transformer import Transformer
 

@@ -1,5 +1,6 @@
 """Multi-head attention: the projections, and softmax between queries and keys."""
 
+import math
 from typing import NamedTuple, Protocol
 
 import torch
@@ -7,53 +8,55 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posenc.model.cpu_attention import causal_products
-from posenc.positions import PositionScheme
+from posenc.positions.base import LayerScheme
 
 
-class Places(NamedTuple):
-    """Where the tokens of a forward pass stand, for every layer.
+class PositionContext(NamedTuple):
+    """Where the tokens of a forward pass stand, for one layer.
 
     Attributes:
-        scheme: what the positions mean.
+        scheme: what the positions mean in this layer.
         positions: (T,).
-        bias: on the logits, (H, T, T), with a causal mask in it already; None for nothing.
+        bias: on the logits, (1 or B, H, T, T), with a causal mask in it already; None for nothing.
     """
 
-    scheme: PositionScheme
+    scheme: LayerScheme
     positions: Tensor
     bias: Tensor | None
 
 
-class Mechanism(Protocol):
-    """How values are mixed. It opens the doors `rotate` and, where it has logits, `bias` to the position scheme."""
+class AttentionOp(Protocol):
+    """How values are mixed. It opens the door `rotate` to the position scheme, and adds the bias of its context.
 
-    def accepts(self, scheme: PositionScheme) -> bool:
-        """Whether the scheme has a door here."""
-        ...
+    Attributes:
+        has_logits: whether there are logits that a bias can be added to.
+    """
+
+    has_logits: bool
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw what is drawn at random, if anything. Called after the weights of the trunk have been drawn."""
         ...
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """q (B, H, T, Dh), k and v (B, G, T, Dh), G a divisor of H -> mixed values (B, H, T, Dh)."""
         ...
 
-    def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
+    def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """What each token takes from each: arguments as above -> (B, H, T, T)."""
         ...
 
 
 class Attention(nn.Module):
-    """Queries, keys and values in one projection, a mechanism between them (Vaswani et al. 2017, section 3.2.2).
+    """Queries, keys and values in one projection, an attention op between them (Vaswani et al. 2017, section 3.2.2).
 
     Args:
         width: D, a multiple of heads.
         heads: H.
         causal: whether a token sees only itself and what stands before it.
-        key_heads: G, heads of keys and values, a divisor of H (Ainslie et al. 2023); by default H. 1 is multi-query.
+        num_kv_heads: G, heads of keys and values, a divisor of H (Ainslie et al. 2023); by default H. 1 is multi-query.
         bias: whether the projections add one.
-        mechanism: how values are mixed; by default by softmax.
+        op: how values are mixed; by default by softmax.
     """
 
     def __init__(
@@ -61,26 +64,35 @@ class Attention(nn.Module):
         width: int,
         heads: int,
         causal: bool,
-        key_heads: int | None = None,
+        num_kv_heads: int | None = None,
         bias: bool = False,
-        mechanism: Mechanism | None = None,
+        op: AttentionOp | None = None,
     ) -> None:
         super().__init__()
-        self.head_dim, self.causal, self.mechanism = width // heads, causal, mechanism or Softmax()
-        shared_width = (key_heads or heads) * self.head_dim
-        self.sizes = (width, shared_width, shared_width)
+        self.head_dim, self.causal, self.op = width // heads, causal, op or Softmax()
+        kv_width = (num_kv_heads or heads) * self.head_dim
+        self.sizes = (width, kv_width, kv_width)
         self.qkv = nn.Linear(width, sum(self.sizes), bias=bias)
         self.out = nn.Linear(width, width, bias=bias)
 
-    def forward(self, x: Tensor, places: Places) -> Tensor:
+    def forward(self, x: Tensor, context: PositionContext) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         q, k, v = self._projected(x)
-        return self.out(self.mechanism(q, k, v, places, self.causal).transpose(1, 2).flatten(-2))
+        return self.out(self.op(q, k, v, self._with_content(x, q, k, context), self.causal).transpose(1, 2).flatten(-2))
 
-    def weights(self, x: Tensor, places: Places) -> Tensor:
+    def attention_probs(self, x: Tensor, context: PositionContext) -> Tensor:
         """What each token takes from each: (B, T, D) -> (B, H, T, T)."""
         q, k, _ = self._projected(x)
-        return self.mechanism.weights(q, k, places, self.causal)
+        return self.op.attention_probs(q, k, self._with_content(x, q, k, context), self.causal)
+
+    def _with_content(self, x: Tensor, q: Tensor, k: Tensor, context: PositionContext) -> PositionContext:
+        """The context with what the scheme makes of this layer's tokens in its bias."""
+        content = context.scheme.content_bias(x, q, k, context.positions)
+        if content is None:
+            return context
+        return context._replace(
+            bias=hide_future(content, self.causal) if context.bias is None else content + context.bias
+        )
 
     def _projected(self, x: Tensor) -> list[Tensor]:
         """Queries (B, H, T, Dh), keys and values (B, G, T, Dh)."""
@@ -90,36 +102,41 @@ class Attention(nn.Module):
 class Softmax(nn.Module):
     """Attention as it is usual: softmax(q k^T / sqrt(Dh) + bias) v."""
 
-    def accepts(self, scheme: PositionScheme) -> bool:  # noqa: ARG002
-        """Every door is there."""
-        return True
+    has_logits = True
 
     def initialise(self, generator: torch.Generator) -> None:
         """Nothing is drawn."""
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
-        """See `Mechanism`."""
-        q, k, bias = _placed(q, k, places)
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
+        """See `AttentionOp`."""
+        scale = 1 / math.sqrt(q.shape[-1])
+        q, k, bias = _placed(q, k, context)
         if _fused_is_slow(q, LONGEST_IN_BLOCKS if causal and bias is None else LONGEST_WHOLE):
-            return _by_products(q, shared(k, q), shared(v, q), bias, causal)
+            return _by_products(q, repeat_kv(k, q), repeat_kv(v, q), bias, causal, scale)
         grouped = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, is_causal=causal and bias is None, enable_gqa=grouped
+            q, k, v, attn_mask=bias, is_causal=causal and bias is None, enable_gqa=grouped, scale=scale
         )
 
-    def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
+    def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """Rows sum to 1."""
-        q, k, bias = _placed(q, k, places)
-        return _softmax(q, shared(k, q), bias, causal)
+        scale = 1 / math.sqrt(q.shape[-1])
+        q, k, bias = _placed(q, k, context)
+        return _softmax(q, repeat_kv(k, q), bias, causal, scale)
 
 
-def _placed(q: Tensor, k: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Queries and keys turned, and the bias in their type, (1, H, T, T): torch's fast kernels take no (H, T, T)."""
-    q, k = places.scheme.rotate(q, k, places.positions)
-    return q, k, None if places.bias is None else places.bias.to(q.dtype)[None]
+def _placed(q: Tensor, k: Tensor, context: PositionContext) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Queries and keys rotated, and the bias in their type."""
+    q, k = context.scheme.rotate(q, k, context.positions)
+    return q, k, None if context.bias is None else context.bias.to(q.dtype)
 
 
-def shared(k: Tensor, q: Tensor) -> Tensor:
+def hide_future(bias: Tensor, causal: bool) -> Tensor:
+    """A bias (.., T, T) with a causal mask in it, where one is wanted."""
+    return bias.masked_fill(torch.ones_like(bias, dtype=torch.bool).triu(1), -torch.inf) if causal else bias
+
+
+def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
     """Keys or values (B, G, T, Dh), each head repeated for the queries (B, H, T, Dh) that share it."""
     times = q.shape[1] // k.shape[1]
     return k if times == 1 else k.repeat_interleave(times, dim=1)
@@ -139,20 +156,20 @@ def _fused_is_slow(q: Tensor, longest: int) -> bool:
     return q.device.type == "cpu" and q.dtype == torch.bfloat16 and length <= longest and little
 
 
-def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
-    """softmax(q k^T / sqrt(Dh) + bias) v, all (B, H, T, Dh)."""
+def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """softmax(scale q k^T + bias) v, v (B, H, T, Dh)."""
     if causal and bias is None:
-        mixed = causal_products(*(part.flatten(0, 1) for part in (q, k, v)))
+        mixed = causal_products(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), scale)
         return mixed.unflatten(0, q.shape[:2])
-    return _softmax(q, k, bias, causal) @ v
+    return _softmax(q, k, bias, causal, scale) @ v
 
 
-def _softmax(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
-    """softmax(q k^T / sqrt(Dh) + bias), q and k (B, H, T, Dh) -> (B, H, T, T). A bias has a causal mask in it."""
-    batch, heads, length, size = q.shape
+def _softmax(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """softmax(scale q k^T + bias), q and k (B, H, T, ..) -> (B, H, T, T). A bias has a causal mask in it."""
+    batch, heads, length, _ = q.shape
     if causal and bias is None:
         bias = q.new_full((length, length), -torch.inf).triu(1)
     added = q.new_zeros(()) if bias is None else bias
     added = added.expand(batch, heads, length, length).flatten(0, 1)
-    logits = torch.baddbmm(added, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=size**-0.5)
+    logits = torch.baddbmm(added, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=scale)
     return logits.softmax(-1).unflatten(0, (batch, heads))

@@ -1,32 +1,44 @@
-"""One layer: attention and a feed-forward network, on a normalised copy of the residual stream."""
+"""One layer, attention and a feed-forward network on a normalised copy of the residual stream; what it is made of."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.model.attention import Attention, Mechanism, Places
-from posenc.model.family import Family
+from posenc.model.attention import Attention, AttentionOp, PositionContext
 
 
 class FeedForward(nn.Module):
-    """D -> F -> D with GELU between, as in GPT-2."""
+    """D -> F -> D with GELU between."""
 
-    def __init__(self, width: int, inner: int, bias: bool) -> None:
+    approximate = "none"
+
+    def __init__(self, width: int, d_ff: int, bias: bool) -> None:
         super().__init__()
-        self.up = nn.Linear(width, inner, bias=bias)
-        self.down = nn.Linear(inner, width, bias=bias)
+        self.up = nn.Linear(width, d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        return self.down(F.gelu(self.up(x)))
+        return self.down(F.gelu(self.up(x), approximate=self.approximate))
+
+
+class TanhFeedForward(FeedForward):
+    """With the tanh form of GELU, which is GPT-2's (Hendrycks and Gimpel 2016, section 2)."""
+
+    approximate = "tanh"
 
 
 class GatedFeedForward(nn.Module):
     """D -> 2 F -> F -> D: one half, through SiLU, gates the other (SwiGLU; Shazeer 2020)."""
 
-    def __init__(self, width: int, inner: int, bias: bool) -> None:
+    def __init__(self, width: int, d_ff: int, bias: bool) -> None:
         super().__init__()
-        self.up = nn.Linear(width, 2 * inner, bias=bias)
-        self.down = nn.Linear(inner, width, bias=bias)
+        self.up = nn.Linear(width, 2 * d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
@@ -34,34 +46,117 @@ class GatedFeedForward(nn.Module):
         return self.down(F.silu(gate) * value)
 
 
-FEED_FORWARD = {"gelu": FeedForward, "swiglu": GatedFeedForward}
+FEED_FORWARD = {"gelu": FeedForward, "gelu_tanh": TanhFeedForward, "swiglu": GatedFeedForward}
+
+
+class Biases(NamedTuple):
+    """Where vectors are added."""
+
+    norms: bool
+    projections: bool
+
+
+BIASES: Mapping[str, Biases] = {
+    "none": Biases(norms=False, projections=False),
+    "norm": Biases(norms=True, projections=False),
+    "all": Biases(norms=True, projections=True),
+}
+
+NORMS: Mapping[str, Callable[[int, bool], nn.Module]] = {
+    "layer": lambda width, bias: nn.LayerNorm(width, bias=bias),
+    "bare": lambda width, bias: nn.LayerNorm(width, elementwise_affine=False),  # noqa: ARG005
+    "rms": lambda width, bias: nn.RMSNorm(width, eps=1e-5),  # noqa: ARG005
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """The choices inside a layer.
+
+    Args:
+        norm: layer (LayerNorm), bare (LayerNorm without weights) or rms (RMSNorm).
+        bias: where vectors are added: none, norm (in the norms) or all (in every projection too).
+        queries_per_key: query heads that share a head of keys and values: 1 is full attention, all is multi-query.
+        parallel: whether attention and feed-forward read the same normalised input.
+        activation: gelu, gelu_tanh (its tanh form), or swiglu with a third matrix as a gate (Shazeer 2020).
+        ratio: width of the feed-forward network over D.
+        tied: whether the output's matrix is the embedding's.
+
+    Raises:
+        ValueError: if a value is out of range, or two contradict each other.
+    """
+
+    norm: Literal["layer", "bare", "rms"] = "layer"
+    bias: Literal["none", "norm", "all"] = "none"
+    queries_per_key: int | Literal["all"] = 1
+    parallel: bool = False
+    activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
+    ratio: float = 4.0
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        if self.queries_per_key != "all" and self.queries_per_key < 1:
+            raise ValueError(f"queries_per_key={self.queries_per_key} must be all or at least 1")
+        if not self.ratio > 0:
+            raise ValueError(f"ratio={self.ratio} must be above 0")
+        if self.biases == BIASES["norm"] and self.norm != "layer":
+            raise ValueError(f"bias=norm needs norm=layer: norm={self.norm} has none")
+
+    @property
+    def biases(self) -> Biases:
+        return BIASES[self.bias]
+
+    def normalisation(self, width: int) -> nn.Module:
+        """(..., D) -> (..., D)."""
+        return NORMS[self.norm](width, self.biases.norms)
+
+    def num_kv_heads(self, heads: int) -> int:
+        """Heads of keys and values.
+
+        Raises:
+            ValueError: if the query heads cannot be shared out evenly.
+        """
+        group = heads if self.queries_per_key == "all" else self.queries_per_key
+        if heads % group:
+            raise ValueError(f"heads={heads} must be a multiple of family.queries_per_key={group}")
+        return heads // group
+
+    def d_ff(self, width: int) -> int:
+        """Of the feed-forward network: ratio x D.
+
+        Where that is not whole, up to a multiple of D / 16, which is LLaMA's 256 at width 4,096.
+        """
+        if (self.ratio * width).is_integer():
+            return int(self.ratio * width)
+        multiple = max(1, width // 16)
+        return math.ceil(round(self.ratio * width) / multiple) * multiple
 
 
 class Block(nn.Module):
     """A pre-norm layer (Xiong et al. 2020): attention, then the feed-forward network."""
 
-    def __init__(self, width: int, heads: int, causal: bool, family: Family, mechanism: Mechanism) -> None:
+    def __init__(self, width: int, heads: int, causal: bool, family: Family, op: AttentionOp) -> None:
         super().__init__()
         bias = family.biases.projections
         self.attention_norm = family.normalisation(width)
-        self.attention = Attention(width, heads, causal, family.key_heads(heads), bias, mechanism)
+        self.attention = Attention(width, heads, causal, family.num_kv_heads(heads), bias, op)
         self.feed_forward_norm = family.normalisation(width)
-        self.feed_forward = FEED_FORWARD[family.activation](width, family.inner_width(width), bias)
+        self.feed_forward = FEED_FORWARD[family.activation](width, family.d_ff(width), bias)
 
-    def forward(self, x: Tensor, places: Places) -> Tensor:
+    def forward(self, x: Tensor, context: PositionContext) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = x + self.attention(self.attention_norm(x), places)
+        x = x + self.attention(self.attention_norm(x), context)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class ParallelBlock(Block):
     """Attention and feed-forward network side by side, on one norm (Chowdhery et al. 2022, section 2)."""
 
-    def __init__(self, width: int, heads: int, causal: bool, family: Family, mechanism: Mechanism) -> None:
-        super().__init__(width, heads, causal, family, mechanism)
+    def __init__(self, width: int, heads: int, causal: bool, family: Family, op: AttentionOp) -> None:
+        super().__init__(width, heads, causal, family, op)
         del self.feed_forward_norm
 
-    def forward(self, x: Tensor, places: Places) -> Tensor:
+    def forward(self, x: Tensor, context: PositionContext) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         normal = self.attention_norm(x)
-        return x + self.attention(normal, places) + self.feed_forward(normal)
+        return x + self.attention(normal, context) + self.feed_forward(normal)

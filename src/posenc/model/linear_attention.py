@@ -8,15 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from posenc.model.attention import Places, shared
-from posenc.positions import PositionScheme
+from posenc.model.attention import PositionContext, repeat_kv
 
 LARGEST = 60.0
 """Logarithm at which a random feature is held, so that sums of them stay finite in float32."""
 
 FLOOR = 1e-3
 """Added to every feature, as the Performer's code adds 1e-4 or 1e-3. A denominator that may vanish would let the
-numerator of turned features, which need not vanish with it, grow without bound: an accident that only schemes that
+numerator of rotated features, which need not vanish with it, grow without bound: an accident that only schemes that
 rotate could have."""
 
 
@@ -100,6 +99,8 @@ class Linear(nn.Module):
         ValueError: if a value is out of range.
     """
 
+    has_logits = False
+
     def __init__(
         self,
         head_dim: int,
@@ -117,52 +118,48 @@ class Linear(nn.Module):
         self.chunk, self.recompute = chunk, recompute
         self.features = KERNELS[kernel](head_dim, features)
 
-    def accepts(self, scheme: PositionScheme) -> bool:
-        """There are no logits that a bias could be added to."""
-        return scheme.bias(torch.zeros(1, dtype=torch.long)) is None
-
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the features' directions."""
         self.features.initialise(generator)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
-        """See `Mechanism`; there is no bias."""
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
+        """See `AttentionOp`; there is no bias."""
         if self.recompute and torch.is_grad_enabled():
-            return checkpoint(self._mixed, q, k, v, places, causal, use_reentrant=False)
-        return self._mixed(q, k, v, places, causal)
+            return checkpoint(self._mixed, q, k, v, context, causal, use_reentrant=False)
+        return self._mixed(q, k, v, context, causal)
 
-    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, places: Places, causal: bool) -> Tensor:
+    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
         with _without_autocast(q):
-            q, k, turned_q, turned_k = self._features(q, k, places)
-            values = shared(v, q).float()
+            q, k, rotated_q, rotated_k = self._features(q, k, context)
+            values = repeat_kv(v, q).float()
             if causal:
-                above, below = prefix_sums(turned_q, turned_k, values, self.chunk), k.cumsum(-2)
+                above, below = prefix_sums(rotated_q, rotated_k, values, self.chunk), k.cumsum(-2)
             else:
-                above, below = turned_q @ (turned_k.mT @ values), k.sum(-2, keepdim=True)
+                above, below = rotated_q @ (rotated_k.mT @ values), k.sum(-2, keepdim=True)
             return (above / (q * below).sum(-1, keepdim=True)).to(v.dtype)
 
-    def weights(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
-        """Sizes of the weights, each row as shares of 1: turned weights may be negative, and need not sum to 1."""
-        sizes = self.matrix(q, k, places, causal).abs()
+    def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
+        """Sizes of the weights, each row as shares of 1: rotated weights may be negative, and need not sum to 1."""
+        sizes = self.matrix(q, k, context, causal).abs()
         return sizes / sizes.sum(-1, keepdim=True)
 
-    def matrix(self, q: Tensor, k: Tensor, places: Places, causal: bool) -> Tensor:
+    def matrix(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """The quadratic form: what each value is multiplied by, (B, H, T, T)."""
         with _without_autocast(q):
-            q, k, turned_q, turned_k = self._features(q, k, places)
-            above, below = turned_q @ turned_k.mT, q @ k.mT
+            q, k, rotated_q, rotated_k = self._features(q, k, context)
+            above, below = rotated_q @ rotated_k.mT, q @ k.mT
             if causal:
                 above, below = above.tril(), below.tril()
             return above / below.sum(-1, keepdim=True)
 
-    def _features(self, q: Tensor, k: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """q (B, H, T, Dh), k (B, G, T, Dh) -> features of q and k, then the same turned, each (B, H, T, m) float32."""
+    def _features(self, q: Tensor, k: Tensor, context: PositionContext) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q (B, H, T, Dh), k (B, G, T, Dh) -> features of q and k, then the same rotated, each (B, H, T, m) float32."""
         size, heads = q.shape[-1], q.shape[1]
-        q, k = self.features(q.float(), queries=True), self.features(shared(k, q).float(), queries=False)
+        q, k = self.features(q.float(), queries=True), self.features(repeat_kv(k, q).float(), queries=False)
         pieces = [x.unflatten(-1, (-1, size)).transpose(2, 3).flatten(1, 2) for x in (q, k)]
-        turned = places.scheme.rotate(pieces[0], pieces[1], places.positions)
-        turned_q, turned_k = (x.unflatten(1, (heads, -1)).transpose(2, 3).flatten(-2) for x in turned)
-        return q, k, turned_q, turned_k
+        rotated = context.scheme.rotate(pieces[0], pieces[1], context.positions)
+        rotated_q, rotated_k = (x.unflatten(1, (heads, -1)).transpose(2, 3).flatten(-2) for x in rotated)
+        return q, k, rotated_q, rotated_k
 
 
 def _without_autocast(x: Tensor) -> AbstractContextManager:

@@ -1,17 +1,16 @@
-"""The whole model: embeddings, layers, output, and a position scheme at its three doors."""
+"""The whole model: embeddings, layers, output, and a position scheme at its doors."""
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from posenc.model.attention import Mechanism, Places, Softmax
-from posenc.model.block import Block, ParallelBlock
-from posenc.model.family import Family
+from posenc.model.attention import AttentionOp, PositionContext, Softmax, hide_future
+from posenc.model.block import Block, Family, ParallelBlock
 from posenc.positions import PositionScheme
-from posenc.positions.base import EMBEDDING_STD
+from posenc.positions.base import EMBEDDING_STD, LayerScheme
 
 
 class Transformer(nn.Module):
@@ -41,7 +40,7 @@ class Transformer(nn.Module):
         heads: int,
         scheme: PositionScheme,
         family: Family | None = None,
-        attention: Mechanism | None = None,
+        attention: AttentionOp | None = None,
         causal: bool = True,
         seed: int = 0,
     ) -> None:
@@ -53,27 +52,8 @@ class Transformer(nn.Module):
             "width": width,
             "heads": heads,
         }
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name}={size} must be at least 1")
-        if width % heads:
-            raise ValueError(f"width={width} must be a multiple of heads={heads}")
-        if scheme.longest is not None and context > scheme.longest:
-            raise ValueError(
-                f"context={context} is longer than the {scheme.longest} positions that the scheme can place"
-            )
         family, attention = family or Family(), attention or Softmax()
-        if scheme.causal_only and not causal:
-            raise ValueError(
-                f"{type(scheme).__name__} needs a model in which no token sees what comes after it: "
-                "take objective=causal or another pos"
-            )
-        if not attention.accepts(scheme):
-            kind = type(attention).__name__.lower()
-            raise ValueError(
-                f"the scheme adds a bias to attention's logits, and {kind} attention has none: "
-                "take attention=softmax or another pos"
-            )
+        _check(sizes, scheme, attention, causal)
         self.causal = causal
         self.embedding = nn.Embedding(vocab_size, width)
         layer = ParallelBlock if family.parallel else Block
@@ -96,14 +76,16 @@ class Transformer(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         into_residual = EMBEDDING_STD / math.sqrt(2 * len(self.blocks))
         for name, weight in self.named_parameters():
-            if weight.ndim == 2 and not name.startswith("scheme."):
+            if name.startswith("scheme."):
+                continue
+            if weight.ndim == 2:
                 small = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
                 nn.init.normal_(weight, std=into_residual if small else EMBEDDING_STD, generator=generator)
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
         for block in self.blocks:
             assert isinstance(block, Block)
-            block.attention.mechanism.initialise(generator)
+            block.attention.op.initialise(generator)
         self.scheme.initialise(generator)
 
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -112,19 +94,19 @@ class Transformer(nn.Module):
 
     def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """What the output makes logits of: as `forward` -> (B, T, D)."""
-        x, places = self._placed(tokens, positions)
-        for block in self.blocks:
-            x = block(x, places)
+        x, contexts = self._placed(tokens, positions)
+        for block, context in zip(self.blocks, contexts, strict=True):
+            x = block(x, context)
         return self.norm(x)
 
-    def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
+    def attention_probs(self, tokens: Tensor) -> Iterator[Tensor]:
         """tokens (B, T) -> what every head attends to, (B, H, T, T), one layer after the other."""
-        x, places = self._placed(tokens)
-        for block in self.blocks:
+        x, contexts = self._placed(tokens)
+        for block, context in zip(self.blocks, contexts, strict=True):
             assert isinstance(block, Block)
-            yield block.attention.weights(block.attention_norm(x), places)
+            yield block.attention.attention_probs(block.attention_norm(x), context)
             if block is not self.blocks[-1]:
-                x = block(x, places)
+                x = block(x, context)
 
     def position_share(self, tokens: Tensor) -> float | None:
         """The position encoding's share of the variance that the first norm sees; None where nothing is added.
@@ -138,11 +120,49 @@ class Transformer(nn.Module):
         of_encoding, of_both = (part.float().var(-1, correction=0).mean() for part in (encoding, x))
         return (of_encoding / of_both).item()
 
-    def _placed(self, tokens: Tensor, positions: Tensor | None = None) -> tuple[Tensor, Places]:
-        """The embeddings (B, T, D) and the places of tokens (B, T)."""
+    def _placed(self, tokens: Tensor, positions: Tensor | None = None) -> tuple[Tensor, list[PositionContext]]:
+        """The embeddings (B, T, D) of tokens (B, T), and what each layer is told of their positions."""
         if positions is None:
             positions = torch.arange(tokens.shape[-1], device=tokens.device)
-        bias = self.scheme.bias(positions)
-        if bias is not None and self.causal:
-            bias = bias.masked_fill(torch.ones_like(bias, dtype=torch.bool).triu(1), -torch.inf)
-        return self.scheme.embed(self.embedding(tokens), positions), Places(self.scheme, positions, bias)
+        contexts: list[PositionContext] = []
+        for index in range(len(self.blocks)):
+            scheme = self.scheme.layer(index)
+            same = [context for context in contexts if context.scheme is scheme]
+            contexts.append(same[0] if same else self._context(scheme, positions))
+        return self.scheme.embed(self.embedding(tokens), positions), contexts
+
+    def _context(self, scheme: LayerScheme, positions: Tensor) -> PositionContext:
+        bias = scheme.bias(positions)
+        return PositionContext(scheme, positions, None if bias is None else hide_future(bias, self.causal)[None])
+
+
+def _check(sizes: Mapping[str, int], scheme: PositionScheme, attention: AttentionOp, causal: bool) -> None:
+    """Refuse what `Transformer` says that it raises."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}={size} must be at least 1")
+    if sizes["width"] % sizes["heads"]:
+        raise ValueError(f"width={sizes['width']} must be a multiple of heads={sizes['heads']}")
+    if scheme.longest is not None and sizes["context"] > scheme.longest:
+        raise ValueError(
+            f"context={sizes['context']} is longer than the {scheme.longest} positions that the scheme can place"
+        )
+    if scheme.causal_only and not causal:
+        raise ValueError(
+            f"{type(scheme).__name__} needs a model in which no token sees what comes after it: "
+            "take objective=causal or another pos"
+        )
+    if not attention.has_logits and _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"]):
+        kind = type(attention).__name__.lower()
+        raise ValueError(
+            f"the scheme adds a bias to attention's logits, and {kind} attention has none: "
+            "take attention=softmax or another pos"
+        )
+
+
+def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int) -> bool:
+    """Whether the scheme has a bias in any layer, asked with one token."""
+    x, q = torch.zeros(1, 1, width), torch.zeros(1, heads, 1, width // heads)
+    at = torch.zeros(1, dtype=torch.long)
+    here = [scheme.layer(index) for index in range(layers)]
+    return any(one.bias(at) is not None or one.content_bias(x, q, q, at) is not None for one in here)

@@ -33,7 +33,7 @@ class Objective(Protocol):
     Attributes:
         causal: whether a token sees only itself and what stands before it.
         lookahead: tokens that a window holds beyond the context length.
-        draws: random numbers that it needs for each token of a window.
+        noise_per_token: random numbers that it needs for each token of a window.
         likelihood: whether the losses of all tokens add up to the likelihood of the text.
         vocab_size: the tokens the model reads, which may be more than the tokenizer's.
         prompt: what a finished run shows its model.
@@ -41,20 +41,20 @@ class Objective(Protocol):
 
     causal: bool
     lookahead: int
-    draws: int
+    noise_per_token: int
     likelihood: bool
     vocab_size: int
     prompt: str
 
-    def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """window (B, T + lookahead), noise (B, T + lookahead, draws) -> what is read and what is wanted, (B, T).
+    def inputs_and_targets(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """window (B, T + lookahead), noise (B, T + lookahead, noise_per_token) -> inputs and targets, (B, T) each.
 
         The noise, in [0, 1), decides all that is left to chance, and it is the same for every scheme. Every window has
         as many tokens to predict, so that several devices can average their losses.
         """
         ...
 
-    def orderless(self, train: Ids, windows: Tensor, validation: tuple[Tensor, Tensor]) -> dict[str, float | None]:
+    def ngram_baseline(self, train: Ids, windows: Tensor, validation: tuple[Tensor, Tensor]) -> dict[str, float | None]:
         """The validation loss of what can be known without order, under the name of what has it.
 
         Args:
@@ -64,7 +64,7 @@ class Objective(Protocol):
         """
         ...
 
-    def answer(
+    def sample(
         self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
     ) -> str:
         """What a trained model makes of a prompt."""
@@ -93,18 +93,18 @@ class Causal:
 
     causal = True
     lookahead = 1
-    draws = 0
+    noise_per_token = 0
     likelihood = True
     prompt = "In the beginning"
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
 
-    def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+    def inputs_and_targets(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """All but the last token, and all but the first."""
         return window[:, :-1], window[:, 1:]
 
-    def orderless(
+    def ngram_baseline(
         self,
         train: Ids,
         windows: Tensor,
@@ -113,7 +113,7 @@ class Causal:
         """The present token is known, and with it what mostly follows: the bigram table."""
         return {"bigram_loss": bigram_loss(train, windows.numpy(), self.vocab_size)}
 
-    def answer(
+    def sample(
         self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
     ) -> str:
         """The prompt and sampled tokens after it."""
@@ -138,7 +138,7 @@ class Masked:
 
     causal = False
     lookahead = 0
-    draws = 2
+    noise_per_token = 2
     likelihood = False
     prompt = "In the beg_nning God cr_ated the heav_n and the e_rth."
 
@@ -153,7 +153,7 @@ class Masked:
         self.vocab_size = vocab_size + 1
         self.share, self.blanked, self.swapped = share, blanked, swapped
 
-    def examples(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def inputs_and_targets(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The window with some tokens replaced, and those tokens; its noise says which, and by what."""
         which, what = noise.unbind(-1)
         count = max(1, round(self.share * window.shape[-1]))
@@ -165,7 +165,7 @@ class Masked:
         seen = torch.where(what < self.blanked, self.blank, seen)
         return torch.where(chosen, seen, window), window.masked_fill(~chosen, UNSEEN)
 
-    def orderless(
+    def ngram_baseline(
         self,
         train: Ids,
         windows: Tensor,  # noqa: ARG002
@@ -180,7 +180,7 @@ class Masked:
         likelihood = frequency[targets] * torch.where(inputs == self.blank, 1.0, as_it_was)
         return {"unigram_loss": -likelihood.log().mean().item()}
 
-    def answer(
+    def sample(
         self,
         model: "Transformer",
         tokenizer: "Tokenizer",

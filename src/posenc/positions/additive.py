@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from posenc.positions.angles import AngleTable, frequencies
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
+from posenc.positions.tables import AngleTable, frequencies
 
 Scale = float | Literal["matched", "learned"]
 """The size of what is added; "matched" gives it the root mean square of the token embeddings. "learned" is one trained
@@ -100,8 +100,9 @@ class Learned(Additive):
         self.std = 1.0 if scale == "learned" else _size(scale, matched=EMBEDDING_STD)
         self.scale = _trained(width) if scale == "learned" else 1.0
         self.table = nn.Embedding(context, width)
+        self.initialise()
 
-    def initialise(self, generator: torch.Generator) -> None:
+    def initialise(self, generator: torch.Generator | None = None) -> None:
         nn.init.normal_(self.table.weight, std=self.std, generator=generator)
 
     def encoding(self, positions: Tensor) -> Tensor:

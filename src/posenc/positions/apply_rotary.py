@@ -1,4 +1,4 @@
-"""Planes of channels turned by angles: what RoPE does to queries and keys."""
+"""Planes of channels rotated by angles: what RoPE does to queries and keys."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -27,15 +27,15 @@ def _join_interleaved(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack([first, second], dim=-1).flatten(-2)
 
 
-def _few_passes_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    turned = x * _join_half(cos, cos)
-    (first, second), (new_first, new_second) = _split_half(x), _split_half(turned)
+def _fused_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    result = x * _join_half(cos, cos)
+    (first, second), (new_first, new_second) = _split_half(x), _split_half(result)
     new_first.addcmul_(second, sin, value=-1)
     new_second.addcmul_(first, sin)
-    return turned
+    return result
 
 
-def _few_passes_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _fused_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     planes = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))  # some of a head's channels are not that
     return torch.view_as_real(planes * torch.complex(cos, sin)).flatten(-2)
 
@@ -46,55 +46,69 @@ class Planes(NamedTuple):
     Attributes:
         split: x (.., d) -> the first and the second channel of every plane, (.., d/2) each.
         join: the way back.
-        few_passes: `by_formula` over contiguous x (.., T, d), in as few passes over memory as torch's operations allow.
+        fused: `reference` over contiguous x (.., T, d), in as few passes over memory as torch's operations allow.
     """
 
     split: Callable[[Tensor], Pairs]
     join: Callable[[Tensor, Tensor], Tensor]
-    few_passes: Callable[[Tensor, Tensor, Tensor], Tensor]
+    fused: Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 LAYOUTS: dict[Layout, Planes] = {
-    "half": Planes(_split_half, _join_half, _few_passes_half),
-    "interleaved": Planes(_split_interleaved, _join_interleaved, _few_passes_interleaved),
+    "half": Planes(_split_half, _join_half, _fused_half),
+    "interleaved": Planes(_split_interleaved, _join_interleaved, _fused_interleaved),
 }
 """Channel i with i + d/2 (LLaMA's code), or 2i with 2i + 1 (the paper, whose planes are complex numbers)."""
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Turn the first d channels of x (.., T, Dh) by the angles of cos and sin, (T, d/2), d at most Dh.
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """Rotate the first d channels of x (.., T, Dh) by the angles of cos and sin, (T, d/2), d at most Dh.
 
-    The result has the shape and type of x; the turn itself is in float32.
+    The result has the shape and type of x; the rotation itself is in float32. All three may have a gradient.
     """
     if torch.compiler.is_compiling():  # a compiler makes one pass over memory of the formula
         rotated = 2 * cos.shape[-1]
-        turned = by_formula(x[..., :rotated], cos, sin, layout).to(x.dtype)
-        return turned if rotated == x.shape[-1] else torch.cat([turned, x[..., rotated:]], dim=-1)
-    return Turn.apply(x, cos, sin, layout)
+        first = reference(x[..., :rotated], cos, sin, layout).to(x.dtype)
+        return first if rotated == x.shape[-1] else torch.cat([first, x[..., rotated:]], dim=-1)
+    return ApplyRotary.apply(x, cos, sin, layout)
 
 
-def by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Each plane of x (.., T, d) turned, with cos and sin (T, d/2) (Su et al. 2021, section 3.4.2, equation 34)."""
+def reference(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """Each plane of x (.., T, d) rotated, with cos and sin (T, d/2) (Su et al. 2021, section 3.4.2, equation 34)."""
     planes = LAYOUTS[layout]
     first, second = planes.split(x)
     return planes.join(first * cos - second * sin, first * sin + second * cos)
 
 
-class Turn(torch.autograd.Function):
-    """`turn` without a compiler. Its gradient is the turn back, so that nothing of x is kept."""
+class ApplyRotary(torch.autograd.Function):
+    """`apply_rotary` without a compiler. The gradient of x is it rotated back, so that x is not kept for it.
+
+    x is kept where cos or sin have a gradient, which trained frequencies or angles need.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-        ctx.save_for_backward(cos, sin)
         ctx.layout = layout
+        ctx.save_for_backward(cos, sin, *([x] if any(ctx.needs_input_grad[1:3]) else []))
         rotated = 2 * cos.shape[-1]
         wide = x.to(torch.promote_types(x.dtype, cos.dtype), memory_format=torch.contiguous_format).contiguous()
-        turned = LAYOUTS[layout].few_passes(wide[..., :rotated], cos, sin)
+        result = LAYOUTS[layout].fused(wide[..., :rotated], cos, sin)
         if rotated < x.shape[-1]:
-            turned = torch.cat([turned, wide[..., rotated:]], dim=-1)
-        return turned.to(x.dtype)
+            result = torch.cat([result, wide[..., rotated:]], dim=-1)
+        return result.to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        cos, sin = ctx.saved_tensors
-        return turn(gradient, cos, -sin, ctx.layout), None, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        cos, sin, *kept = ctx.saved_tensors
+        dx = apply_rotary(gradient, cos, -sin, ctx.layout) if ctx.needs_input_grad[0] else None
+        return dx, *(_of_angles(gradient, kept[0], cos, ctx.layout) if kept else (None, None)), None
+
+
+def _of_angles(gradient: Tensor, x: Tensor, cos: Tensor, layout: Layout) -> Pairs:
+    """The gradients of cos and sin, from that of the result: sums over all that shares an angle."""
+    rotated = 2 * cos.shape[-1]
+    (first, second), (of_first, of_second) = (
+        LAYOUTS[layout].split(part[..., :rotated].to(cos.dtype)) for part in (x, gradient)
+    )
+    of_cos, of_sin = of_first * first + of_second * second, of_second * first - of_first * second
+    return of_cos.sum_to_size(cos.shape), of_sin.sum_to_size(cos.shape)

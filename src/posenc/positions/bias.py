@@ -108,8 +108,9 @@ class T5(PositionScheme):
         behind = [bucket(distance, each, max_distance) for distance in range(max_distance + 1)]
         ahead = [each + number if bidirectional else 0 for number in behind[:0:-1]]
         self.register_buffer("buckets", torch.tensor(ahead + behind), persistent=False)
+        self.initialise()
 
-    def initialise(self, generator: torch.Generator) -> None:
+    def initialise(self, generator: torch.Generator | None = None) -> None:
         nn.init.normal_(self.table.weight, std=EMBEDDING_STD, generator=generator)
 
     def bias(self, positions: Tensor) -> Tensor:

@@ -5,23 +5,22 @@ import math
 import torch
 from torch import Tensor
 
-from posenc.positions.angles import PAGE, AngleTable, frequencies
-from posenc.positions.apply_rotary import LAYOUTS, Layout, turn
-from posenc.positions.base import PositionScheme
-from posenc.positions.decay import DecayTable
+from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary
+from posenc.positions.base import LayerScheme, PositionScheme
+from posenc.positions.tables import PAGE, AngleTable, DecayTable, frequencies
 
 LARGEST_GROWTH = 116
 """Binary digits that xPos may add to a product: float32 has 128, and products of 2^12 must still fit."""
 
 
 class Rotary(PositionScheme):
-    """Turn each plane of q and k by m theta_i, so that q.k depends on the offset alone (section 3.2, equation 34).
+    """Rotate each plane of q and k by m theta_i, so that q.k depends on the offset alone (section 3.2, equation 34).
 
     Args:
         head_dim: Dh.
         base: theta_i = base^(-2i/d), d the number of rotated channels.
         layout: which channels form a plane. One mathematics: the two differ by a permutation of the channels.
-        fraction: share of each head that turns, its first channels; the rest carries no position.
+        fraction: share of each head that is rotated, its first channels; the rest carries no position.
 
     Raises:
         ValueError: if the rotated channels are not an even number between 2 and Dh, the layout is unknown, or the
@@ -41,7 +40,7 @@ class Rotary(PositionScheme):
         self.rotated = round(head_dim * fraction)
         if self.rotated < 2 or self.rotated % 2:
             raise ValueError(
-                f"head_dim={head_dim} with fraction={fraction} turns {self.rotated} channels, "
+                f"head_dim={head_dim} with fraction={fraction} rotates {self.rotated} channels, "
                 "which must be an even number, at least 2"
             )
         if layout not in LAYOUTS:
@@ -52,7 +51,7 @@ class Rotary(PositionScheme):
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
         cos, sin = self.angles(positions)
-        return turn(q, cos, sin, self.layout), turn(k, cos, sin, self.layout)
+        return apply_rotary(q, cos, sin, self.layout), apply_rotary(k, cos, sin, self.layout)
 
 
 class Bounded(Rotary):
@@ -83,6 +82,37 @@ class Bounded(Rotary):
         if longest < 1:
             raise ValueError(f"longest={longest} must be at least 1")
         self.angles = AngleTable(math.pi / longest * frequencies(self.rotated, base))
+
+
+class NopeHybrid(Rotary):
+    """Rotary, but for every fourth layer, which has no positions at all (Yang et al. 2025, "Rope to Nope and back").
+
+    Layers without positions may look anywhere by content alone, at any length. SmolLM3 and Llama 4 are built like that.
+
+    Args:
+        every: the last layer of each `every` has no positions.
+        head_dim, base, layout, fraction: as in `Rotary`.
+
+    Raises:
+        ValueError: if every is below 2, and as `Rotary`.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        fraction: float = 1.0,
+        every: int = 4,
+    ) -> None:
+        super().__init__(head_dim, base, layout, fraction)
+        if every < 2:
+            raise ValueError(f"every={every} must be at least 2: with 1 no layer has positions, which is pos=none")
+        self.every = every
+        self.without = PositionScheme()
+
+    def layer(self, index: int) -> LayerScheme:
+        return self.without if (index + 1) % self.every == 0 else self
 
 
 class Xpos(Rotary):
@@ -130,15 +160,15 @@ class Xpos(Rotary):
         cos, sin = self.angles(positions)
         middle = torch.div(positions.amin() + positions.amax(), 2, rounding_mode="floor")
         decay = self.decay(positions - middle)
-        turned = turn(q, cos * decay, sin * decay, self.layout)
-        return turned, turn(k, cos / decay, sin / decay, self.layout)
+        rotated_k = apply_rotary(k, cos / decay, sin / decay, self.layout)
+        return apply_rotary(q, cos * decay, sin * decay, self.layout), rotated_k
 
 
 def permute_layout(weight: Tensor, heads: int, to: Layout) -> Tensor:
     """Rows of a query or key projection, put in the order that the other layout of RoPE expects.
 
     A model whose projections are permuted has with layout `to` the logits it had before with the other layout, as
-    in the conversion of LLaMA's weights. One direction is the exact inverse of the other. Every head turns as a whole.
+    in the conversion of LLaMA's weights. One direction is the exact inverse of the other. Every head is permuted alike.
 
     Args:
         weight: (H Dh, D), or a bias (H Dh,).

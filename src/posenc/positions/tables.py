@@ -1,9 +1,14 @@
-"""Fixed numbers that every scheme with a formula looks up."""
+"""Exact tables of fixed numbers: computed in float64, kept in float32, in no checkpoint, never cast."""
 
+import math
 from collections.abc import Callable
 from typing import Self
 
+import torch
 from torch import Tensor, nn
+
+PAGE = 1024
+"""Positions in one page. A position is page x PAGE + offset; PAGE pages cover positions 0 to 2^20 - 1."""
 
 
 class ExactTable(nn.Module):
@@ -26,3 +31,62 @@ class ExactTable(nn.Module):
         if self.table.dtype != kept.dtype:
             self.table = kept.to(self.table.device)
         return self
+
+
+def frequencies(size: int, base: float) -> Tensor:
+    """theta_i = base^(-2i/size), i = 0 .. size/2 - 1, as float64 (size/2,) (Vaswani et al. 2017, section 3.5).
+
+    Raises:
+        ValueError: if base is not positive.
+    """
+    if not base > 0:
+        raise ValueError(f"base={base} must be a positive number")
+    return base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+
+
+class AngleTable(ExactTable):
+    """cos and sin of m * theta_i for any positions m in [0, 2^20), to 3e-7, on any device.
+
+    A flat table would need a length, and angles computed on the fly would need float64, which some accelerators
+    lack. So there are two small tables, one for whole pages and one for the offset inside a page, and the addition
+    theorem joins them.
+    """
+
+    def __init__(self, theta: Tensor) -> None:
+        offset = torch.arange(PAGE, dtype=torch.float64)[:, None] * theta
+        page = offset * PAGE
+        super().__init__(torch.stack([page.cos(), page.sin(), offset.cos(), offset.sin()]))
+
+    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """positions (T,) -> cos (T, n), sin (T, n), float32."""
+        page = torch.div(positions, PAGE, rounding_mode="floor")
+        offset = positions - page * PAGE
+        page_cos, page_sin = self.table[0, page], self.table[1, page]
+        cos, sin = self.table[2, offset], self.table[3, offset]
+        return page_cos * cos - page_sin * sin, page_sin * cos + page_cos * sin
+
+
+class DecayTable(nn.Module):
+    """zeta_i^(m/S) for whole m in [-reach, reach], to a relative error of 2e-7, on any device.
+
+    An offset is page x size + rest, so that two short tables make a long one, and their product is the power.
+
+    Args:
+        zeta: (n,), float64, each above 0.
+        scale_base: S, above 0.
+        reach: the largest |m|; zeta^(reach/S) and its inverse must be float32 numbers.
+    """
+
+    def __init__(self, zeta: Tensor, scale_base: float, reach: int) -> None:
+        super().__init__()
+        self.size = math.isqrt(reach) + 1
+        self.pages = reach // self.size + 1
+        pages = self.size * torch.arange(-self.pages, self.pages + 1, dtype=torch.float64)
+        rests = torch.arange(self.size, dtype=torch.float64)
+        self.page = ExactTable(zeta ** (pages[:, None] / scale_base))
+        self.rest = ExactTable(zeta ** (rests[:, None] / scale_base))
+
+    def forward(self, offsets: Tensor) -> Tensor:
+        """offsets (T,) -> (T, n), float32."""
+        page = torch.div(offsets, self.size, rounding_mode="floor")
+        return self.page.table[page + self.pages] * self.rest.table[offsets - page * self.size]

@@ -1,7 +1,5 @@
 """A comparison to be kept: small files that say what was measured, on what, and with which command."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,33 +9,35 @@ from posenc.analysis.reproduction import reproduction
 from posenc.analysis.runs import AXES, MEASURES, Sweep
 from posenc.report import figures, formatting, length_tables, tables
 from posenc.report.page import facts
-from posenc.storage.run_directory import write_whole
+from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import to_csv
 
 
 def keep(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> None:
     """Write README.md, curves.csv, table.csv, the figures and, where there are any, longer windows and positions."""
     folder.mkdir(parents=True, exist_ok=True)
     figures.save_all(panels, folder)
-    write_whole(folder / "table.csv", tables.csv_text(panels))
-    write_whole(folder / "curves.csv", _curves(panels))
+    atomic_write(folder / "table.csv", tables.csv_text(panels))
+    atomic_write(folder / "curves.csv", _curves(panels))
     if figures.has_lengths(panels):
-        write_whole(folder / "extrapolation.csv", length_tables.lengths_csv(panels))
-        write_whole(folder / "positions.csv", length_tables.positions_csv(panels))
+        atomic_write(folder / "extrapolation.csv", length_tables.lengths_csv(panels))
+        atomic_write(folder / "positions.csv", length_tables.positions_csv(panels))
     if sweep.search:
-        write_whole(folder / "search.csv", tables.search_csv(sweep.search))
-    write_whole(folder / "README.md", _readme(sweep, panels, folder))
+        atomic_write(folder / "search.csv", tables.search_csv(sweep.search))
+    atomic_write(folder / "README.md", _readme(sweep, panels, folder))
 
 
 def _curves(panels: Sequence[Panel]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["setting", "scheme", "seed", *AXES, *MEASURES])
-    for panel in panels:
-        for arm in panel.arms:
-            for run in arm.runs:
-                for row in zip(*(run.curve[name] for name in (*AXES, *MEASURES)), strict=True):
-                    writer.writerow([panel.title, arm.scheme, run.seed, *(f"{value:.6g}" for value in row)])
-    return stream.getvalue()
+    columns = ("setting", "scheme", "seed", *AXES, *MEASURES)
+    rows = (
+        {"setting": panel.title, "scheme": arm.scheme, "seed": run.seed}
+        | {name: f"{run.curve[name][validation]:.6g}" for name in (*AXES, *MEASURES)}
+        for panel in panels
+        for arm in panel.arms
+        for run in arm.runs
+        for validation in range(len(run.curve["step"]))
+    )
+    return to_csv(columns, rows)
 
 
 def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:

@@ -1,5 +1,6 @@
 """The comparison as still figures, for papers and README."""
 
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from posenc.analysis.bands import Band, Look, band, looks, speed_up_band
 from posenc.analysis.comparison import Arm, Panel
 from posenc.analysis.extrapolation import beyond, bits_band, evaluated, position_band
 from posenc.report import formatting
+from posenc.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,14 +151,14 @@ def save_all(panels: Sequence[Panel], folder: Path) -> None:
 
 
 def save(figure: "Figure", file: Path) -> None:
-    """Write a figure as .png or .svg, whole or not at all, the same bytes for the same data."""
+    """Write a figure as .png or .svg, complete or not at all, the same bytes for the same data."""
     import matplotlib
 
-    partial = file.with_name(f".{file.name}")
+    drawn = io.BytesIO()
     metadata = {"Date": None} if file.suffix == ".svg" else {}
     with matplotlib.rc_context(STYLE):  # what concerns the file is read here, not where the figure was drawn
-        figure.savefig(partial, format=file.suffix[1:], dpi=160, metadata=metadata)
-    partial.replace(file)
+        figure.savefig(drawn, format=file.suffix[1:], dpi=160, metadata=metadata)
+    atomic_write(file, drawn.getvalue())
 
 
 def _legend_once(figure: "Figure", axes: Any) -> None:

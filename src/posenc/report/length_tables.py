@@ -1,7 +1,5 @@
 """Longer windows as tables: on the terminal, as lengths.csv and as positions.csv."""
 
-import csv
-import io
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 from posenc.analysis.comparison import Panel
 from posenc.analysis.extrapolation import Beyond, beyond
 from posenc.report.formatting import finite
+from posenc.storage.csv_files import to_csv
 from posenc.storage.lengths_file import Lengths
 
 
@@ -74,8 +73,5 @@ def _evaluated(panels: Sequence[Panel]) -> Iterator[tuple[tuple[str, str, int], 
 
 
 def _text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["setting", "scheme", "seed", *columns])
-    writer.writerows(rows)
-    return stream.getvalue()
+    header = ("setting", "scheme", "seed", *columns)
+    return to_csv(header, (dict(zip(header, row, strict=True)) for row in rows))

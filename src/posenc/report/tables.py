@@ -1,7 +1,5 @@
 """The comparison as tables: on the terminal, and as table.csv."""
 
-import csv
-import io
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,13 +8,12 @@ from posenc.analysis.comparison import Panel
 from posenc.analysis.reproduction import Reproduction, reproduction
 from posenc.report import formatting
 from posenc.report.formatting import finite, share
+from posenc.storage.csv_files import to_csv
 
 
 def csv_text(panels: Sequence[Panel]) -> str:
     """One row a setting, scheme and threshold; empty cells where something was not reached or has no interval."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    rows: list[Mapping[str, Any]] = []
     for panel in panels:
         for arm in panel.arms:
             common = {
@@ -34,7 +31,7 @@ def csv_text(panels: Sequence[Panel]) -> str:
                 **_estimate("bits_per_byte", arm.bits),
             }
             if not arm.marks:
-                writer.writerow(common)
+                rows.append(common)
             for mark in arm.marks:
                 row = {
                     **common,
@@ -53,8 +50,8 @@ def csv_text(panels: Sequence[Panel]) -> str:
                 if mark.in_steps.bootstrap:
                     row["speed_up_steps_bootstrap_low"] = finite(mark.in_steps.bootstrap[0])
                     row["speed_up_steps_bootstrap_high"] = finite(mark.in_steps.bootstrap[1])
-                writer.writerow(row)
-    return stream.getvalue()
+                rows.append(row)
+    return to_csv(_COLUMNS, rows)
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -93,11 +90,7 @@ def _estimate(name: str, estimate: Any, digits: int = 4) -> dict[str, str]:
 
 def search_csv(search: Sequence[Mapping[str, Any]]) -> str:
     """The trials before a tuned comparison."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(dict.fromkeys(key for trial in search for key in trial)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(search)
-    return stream.getvalue()
+    return to_csv(list(dict.fromkeys(key for trial in search for key in trial)), search)
 
 
 def show(panels: Sequence[Panel], notices: Sequence[str] = ()) -> None:

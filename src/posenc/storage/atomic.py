@@ -1,24 +1,23 @@
-"""Files that appear whole, or not at all."""
+"""Files that appear complete, or not at all. Nothing else in this program writes a whole file."""
 
-import errno
 import os
-import shutil
+import secrets
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from posenc.errors import RunError
+from posenc.errors import UserError
+from posenc.storage.resource_errors import disk_errors
 
 PARTIAL = ".partial"
 """What a file's name ends with while it is written."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-
 
 @dataclass
-class Writing:
+class PartialFile:
     """A file that is being written.
 
     Attributes:
@@ -31,21 +30,22 @@ class Writing:
 
 
 @contextmanager
-def whole(file: Path, size: Callable[[], int]) -> Iterator[Writing]:
-    """Write a file beside its place, and put it there at the end; on any failure nothing of it is left.
+def atomic_open(file: Path, size: Callable[[], int]) -> Iterator[PartialFile]:
+    """Write a new file beside `file` and rename it at the end; on any failure nothing of it is left.
 
     Args:
         file: its place.
         size: how many bytes it needs, asked only if the disk is full.
 
     Raises:
-        RunError: if the disk is full.
+        RunError: if the disk is full, or fails in another way.
     """
-    partial = file.with_name(file.name + PARTIAL)
-    with full_disk_told(file, lambda: f"{size():,} bytes"):
+    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
+    with disk_errors(file, lambda: f"{size():,} bytes"):
         try:
-            with partial.open("wb") as stream:
-                writing = Writing(stream, file)
+            # O_EXCL: a new file, and no link that somebody has laid there, is written to.
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb") as stream:
+                writing = PartialFile(stream, file)
                 yield writing
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -56,24 +56,15 @@ def whole(file: Path, size: Callable[[], int]) -> Iterator[Writing]:
             raise
 
 
-@contextmanager
-def full_disk_told(place: Path, needed: Callable[[], str]) -> Iterator[None]:
-    """Around what writes to a file or folder: a full disk in a sentence.
-
-    Args:
-        place: what is written.
-        needed: how much it needs, in words; asked only if the disk is full.
+def atomic_write(file: Path, content: str | bytes) -> None:
+    """Write a file, complete or not at all; text as UTF-8.
 
     Raises:
-        RunError: if the disk is full.
+        RunError: if the disk is full, or fails in another way.
     """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        free = f"{shutil.disk_usage(place.parent).free:,} are free there"
-        raise RunError(f"{place} could not be written: it needs {needed()}, and {free}") from error
+    data = content.encode() if isinstance(content, str) else content
+    with atomic_open(file, lambda: len(data)) as writing:
+        writing.stream.write(data)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -90,3 +81,30 @@ def clear_partial(folder: Path) -> None:
     """Remove what a killed process left half-written in a folder, which nobody else may be writing to now."""
     for partial in folder.glob(f"*{PARTIAL}"):
         partial.unlink()
+
+
+def check_writable(what: str, folder: Path) -> None:
+    """Check that a folder can be written to, or made; nothing is left of the attempt.
+
+    Args:
+        what: names it on the command line, like runs=here.
+        folder: need not be there.
+
+    Raises:
+        UserError: if not.
+    """
+    try:
+        existing = next(place for place in (folder, *folder.absolute().parents) if _exists(place))
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise UserError(f"{what} cannot be written to: {error.strerror}") from error
+
+
+def _exists(place: Path) -> bool:
+    """Whether a path is there; unlike Path.exists, raises OSError where it can never be."""
+    try:
+        place.stat()
+    except FileNotFoundError:
+        return False
+    return True

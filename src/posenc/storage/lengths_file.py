@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc.storage.run_directory import write_whole
+from posenc.storage.atomic import atomic_write
 
 FILE = "lengths.json"
 FORMAT = 1
@@ -78,7 +78,7 @@ def name_of(run: Path) -> str:
 
 def write(lengths: Lengths, run: Path) -> None:
     """Write a run's file, whole or not at all."""
-    write_whole(run / FILE, json.dumps({"format": FORMAT, **asdict(lengths)}, indent=1) + "\n")
+    atomic_write(run / FILE, json.dumps({"format": FORMAT, **asdict(lengths)}, indent=1) + "\n")
 
 
 def read(run: Path) -> Lengths | None:

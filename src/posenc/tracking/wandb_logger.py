@@ -10,7 +10,8 @@ from typing import Any
 from lightning.pytorch.loggers import Logger
 
 from posenc.config.secrets import hidden
-from posenc.storage.run_directory import RunDirectory, read_metrics
+from posenc.storage.csv_files import read_csv
+from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import Heard, address, ask, let_go, listen, load, within
 from posenc.training.wandb_segments import NONE, last_step
 
@@ -61,7 +62,7 @@ class WeightsAndBiases(Logger):
             self._log(metrics)
         else:  # this row is in the file by now, after those of earlier sessions
             self._caught_up = True
-            for row in read_metrics(self.directory.path / "metrics.csv"):
+            for row in read_csv(self.directory.path / "metrics.csv"):
                 self._log({name: float(text) for name, text in row.items() if text})
 
     def _log(self, row: Mapping[str, float]) -> None:

@@ -111,8 +111,15 @@ class Hardware:
             return function
         # A sweep is one process, and torch gives up compiling a function that has been compiled for many schemes.
         torch.compiler.reset()
-        mode = "reduce-overhead" if self.cuda_graphs else None
-        return torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
+        if not self.cuda_graphs:
+            return torch.compile(function, fullgraph=True, dynamic=False)
+        replayed = torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
+
+        def marked(*inputs: Tensor) -> Tensor:
+            torch.compiler.cudagraph_mark_step_begin()  # what the last call returned may be written over
+            return replayed(*inputs)
+
+        return marked
 
     def chosen_precision(self) -> Any:
         """The precision in use: "32-true" or "bf16-mixed"."""

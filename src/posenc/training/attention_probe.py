@@ -46,8 +46,8 @@ class Heads:
         tokens = torch.cat([self.text, self.repeated]).to(model.embedding.weight.device)
         rows: list[dict[str, Any]] = []
         with torch.no_grad():
-            for layer, weights in enumerate(model.attention_weights(tokens)):
-                text, repeated = weights.split(SEQUENCES)
+            for layer, probs in enumerate(model.attention_probs(tokens)):
+                text, repeated = probs.split(SEQUENCES)
                 scores = torch.cat([shares_by_distance(text), induction_score(repeated)[:, None]], dim=1)
                 for head, values in enumerate(scores.tolist()):
                     named = zip((*BUCKETS, "induction"), values, strict=True)
@@ -61,25 +61,25 @@ class Heads:
         return {} if share is None else {"position_share": round(share, 4)}
 
 
-def shares_by_distance(weights: Tensor) -> Tensor:
-    """Attention weights (B, H, T, T) -> (H, buckets): the mean share at each distance back.
+def shares_by_distance(probs: Tensor) -> Tensor:
+    """Attention probabilities (B, H, T, T) -> (H, buckets): the mean share at each distance back.
 
     Only the second half of the tokens counts, so that every distance up to T/2 is open to all of them. What looks
     ahead, in a model that may, is in no bucket.
     """
-    length = weights.shape[-1]
-    rows = weights[:, :, length // 2 :].float().mean(0).flatten(1)
-    place = torch.arange(length, device=weights.device)
+    length = probs.shape[-1]
+    rows = probs[:, :, length // 2 :].float().mean(0).flatten(1)
+    place = torch.arange(length, device=probs.device)
     distance = (place[length // 2 :, None] - place).flatten()
-    bucket = torch.bucketize(distance, torch.tensor(FIRST, device=weights.device), right=True)  # 0: ahead
+    bucket = torch.bucketize(distance, torch.tensor(FIRST, device=probs.device), right=True)  # 0: ahead
     shares = rows.new_zeros(len(rows), len(FIRST) + 1).index_add_(1, bucket, rows)
     return shares[:, 1:] / (length - length // 2)
 
 
-def induction_score(weights: Tensor) -> Tensor:
-    """Attention weights (B, H, T, T) on sequences whose second half repeats the first -> (H,).
+def induction_score(probs: Tensor) -> Tensor:
+    """Attention probabilities (B, H, T, T) on sequences whose second half repeats the first -> (H,).
 
     The mean share that falls on the token after the same token's first occurrence (Olsson et al. 2022).
     """
-    length = weights.shape[-1]
-    return weights.diagonal(offset=1 - length // 2, dim1=-2, dim2=-1)[..., 1:].float().mean((0, -1))
+    length = probs.shape[-1]
+    return probs.diagonal(offset=1 - length // 2, dim1=-2, dim2=-1)[..., 1:].float().mean((0, -1))

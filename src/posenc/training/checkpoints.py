@@ -14,7 +14,7 @@ from lightning.pytorch import Callback, Trainer
 from posenc.config.schema import NOT_THE_CURVE
 from posenc.errors import UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.atomic import whole
+from posenc.storage.atomic import atomic_open
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.loop import Curve, largest
 from posenc.training.signals import Signals
@@ -34,7 +34,7 @@ class CheckpointFiles(TorchCheckpointIO):
             RunError: if the disk is full.
         """
         file = Path(path)
-        with whole(file.with_suffix(".ckpt"), lambda: _size(checkpoint)) as writing:
+        with atomic_open(file.with_suffix(".ckpt"), lambda: _size(checkpoint)) as writing:
             stream = _Checksum(writing.stream)
             try:
                 torch.save(checkpoint, stream)  # type: ignore[arg-type]  # it asks for `write` and `flush` only

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from posenc.data.batches import Batches
 from posenc.model import Transformer
@@ -15,7 +14,9 @@ from posenc.objectives.objective import UNSEEN, Objective
 from posenc.training.accelerator import Hardware
 from posenc.training.attention_probe import Heads
 from posenc.training.checkpoints import refuse_foreign
-from posenc.training.optim import AdamWCosine
+from posenc.training.optim import Optimizer, build_optimizer
+from posenc.training.schedule import Schedule
+from posenc.training.step import clip_gradients
 from posenc.training.timing import COMPILING, WAITING, Phases
 
 
@@ -25,7 +26,7 @@ class LanguageModelling(LightningModule):
     Args:
         model: what is trained.
         objective: what it predicts.
-        optim: how it is updated.
+        optim, schedule: how it is updated.
         batches: what it reads; batch k belongs to step k, also after a resume.
         validation: what it is validated on: inputs and targets, (windows, T) each.
         heads: what is measured in its attention, beside the loss.
@@ -39,7 +40,8 @@ class LanguageModelling(LightningModule):
         self,
         model: Transformer,
         objective: Objective,
-        optim: AdamWCosine,
+        optim: Optimizer,
+        schedule: Schedule,
         batches: Batches,
         validation: tuple[Tensor, Tensor],
         heads: Heads,
@@ -49,7 +51,7 @@ class LanguageModelling(LightningModule):
         hardware: Hardware,
     ) -> None:
         super().__init__()
-        self.model, self.objective, self.optim = model, objective, optim
+        self.model, self.objective, self.optim, self.schedule = model, objective, optim, schedule
         self.batches, self.heads, self.steps = batches, heads, steps
         self.validation = validation
         self.context = validation[1].shape[1]
@@ -72,14 +74,8 @@ class LanguageModelling(LightningModule):
                 with self.trainer.precision_plugin.forward_context():
                     self.training_step(train, 0).backward()
                     with torch.no_grad():
-                        self._mark()
                         self.loss_of(*valid).item()
                 self.zero_grad()
-
-    def _mark(self) -> None:
-        """Tell CUDA graphs that what the last call returned may be written over."""
-        if self.hardware.cuda_graphs:
-            torch.compiler.cudagraph_mark_step_begin()
 
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
         """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token.
@@ -87,17 +83,17 @@ class LanguageModelling(LightningModule):
         With several devices it is that of this one's windows: all have as many tokens to predict, so that the mean over
         devices is the mean over the batch, and the mean of gradients its gradient.
         """
-        self._mark()
-        return self.loss_of(*self.objective.examples(*batch))
+        self.model.scheme.at_step(self.trainer.global_step)
+        return self.loss_of(*self.objective.inputs_and_targets(*batch))
 
     @torch.no_grad()
     def validate(self, called_away: Callable[[], bool]) -> float | None:
         """Mean loss in nats per predicted token over all validation windows; None if it was called away before."""
+        self.model.scheme.at_step(self.trainer.global_step)
         total = torch.zeros((), device=self.device)
         for inputs, targets, share in self._validation_batches():
             if called_away():
                 return None
-            self._mark()
             with self.trainer.precision_plugin.forward_context():
                 total += self.loss_of(inputs.to(self.device), targets.to(self.device)) * share
         return self.trainer.strategy.reduce(total, reduce_op="sum").item()
@@ -121,14 +117,14 @@ class LanguageModelling(LightningModule):
 
     def learning_rate(self, step: int) -> float:
         """The one that led to `step` updates."""
-        return self.optim.lr * self.optim.share_of_peak(step - 1, self.steps)
+        return self.optim.lr * self.schedule.lr_factor(step - 1, self.steps)
 
     def configure_optimizers(self) -> Any:
-        optimiser, schedule = self.optim.build(self.model, self.steps)
-        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        optimizer, scheduler = build_optimizer(self.model, self.optim, self.schedule, self.steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
-        self.gradient_norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.optim.clip))
+        self.gradient_norm = clip_gradients(self.model, self.optim.clip)
 
     def train_dataloader(self) -> Iterator[tuple[Tensor, Tensor]]:
         # Lightning asks after it has restored the step, so a resumed run goes on with the batch it would have had.
@@ -151,8 +147,3 @@ class LanguageModelling(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         refuse_foreign(checkpoint, self.configuration)
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """A tensor of which each process has a share, in one piece; all must ask."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

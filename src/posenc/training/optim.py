@@ -1,23 +1,41 @@
-"""The optimiser and its schedule, the same for every scheme."""
+"""Optimisers, the same for every scheme. Their learning rate follows a schedule of its own."""
 
-import math
 from dataclasses import dataclass
+from typing import Protocol
 
+import torch
 from torch import nn
-from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
+
+from posenc.training.schedule import Schedule
+
+
+class Optimizer(Protocol):
+    """How a model is updated: a class here with a YAML in conf/optim."""
+
+    @property
+    def lr(self) -> float:
+        """The peak of the learning rate; what metrics.csv shows is this times the schedule's factor."""
+        ...
+
+    @property
+    def clip(self) -> float:
+        """Largest norm of the gradient."""
+        ...
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Torch's optimiser over all parameters of a model."""
+        ...
 
 
 @dataclass(frozen=True)
-class AdamWCosine:
-    """AdamW (Loshchilov and Hutter 2019), linear warm-up, then a cosine to a share of the peak.
+class AdamW:
+    """AdamW (Loshchilov and Hutter 2019).
 
     Args:
-        lr: the peak.
-        warmup: share of the steps in the warm-up.
-        final: learning rate at the last step, as a share of the peak.
+        lr: the peak of the learning rate.
         betas: decay of the two moments.
-        weight_decay: on matrices only; not on gains.
+        weight_decay: on matrices only; not on the weights of norms.
         clip: largest norm of the gradient.
 
     Raises:
@@ -25,39 +43,32 @@ class AdamWCosine:
     """
 
     lr: float
-    warmup: float
-    final: float
-    betas: tuple[float, float]
-    weight_decay: float
-    clip: float
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.1
+    clip: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("lr", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be above 0")
-        for name in ("warmup", "final"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be between 0 and 1")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas={list(self.betas)} must both be at least 0 and below 1")
         if not self.weight_decay >= 0:
             raise ValueError(f"weight_decay={self.weight_decay} must not be negative")
 
-    def share_of_peak(self, step: int, steps: int) -> float:
-        """The learning rate of update `step` (from 0) of `steps`, as a share of the peak."""
-        warm = round(self.warmup * steps)
-        if step < warm:
-            return (step + 1) / warm
-        progress = (step - warm) / max(1, steps - 1 - warm)
-        return self.final + (1 - self.final) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
-
-    def build(self, model: nn.Module, steps: int) -> tuple[AdamW, LambdaLR]:
-        """The optimiser of a model and its schedule over `steps` updates."""
+    def build(self, model: nn.Module) -> torch.optim.AdamW:
         matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
-        gains = [weight for weight in model.parameters() if weight.ndim < 2]
+        others = [weight for weight in model.parameters() if weight.ndim < 2]
         groups = [
             {"params": matrices, "weight_decay": self.weight_decay},
-            {"params": gains, "weight_decay": 0.0},
+            {"params": others, "weight_decay": 0.0},
         ]
-        optimiser = AdamW(groups, lr=self.lr, betas=(self.betas[0], self.betas[1]), fused=True)
-        return optimiser, LambdaLR(optimiser, lambda step: self.share_of_peak(step, steps))
+        return torch.optim.AdamW(groups, lr=self.lr, betas=(self.betas[0], self.betas[1]), fused=True)
+
+
+def build_optimizer(
+    model: nn.Module, optim: Optimizer, schedule: Schedule, steps: int
+) -> tuple[torch.optim.Optimizer, LambdaLR]:
+    """Torch's optimiser of a model, and its schedule over `steps` updates."""
+    optimizer = optim.build(model)
+    return optimizer, LambdaLR(optimizer, lambda step: schedule.lr_factor(step, steps))

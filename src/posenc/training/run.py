@@ -16,8 +16,9 @@ from posenc.config.schema import Settings, check, check_plain, identity
 from posenc.distributed import broadcast, named_peer_failures, rank_zero_first, rank_zero_output, this_rank
 from posenc.distributed.launch import launch
 from posenc.errors import UserError
-from posenc.storage.resource_errors import limits_told
-from posenc.storage.run_directory import RunDirectory, check_writable, write_whole
+from posenc.storage.atomic import atomic_write, check_writable
+from posenc.storage.resource_errors import resource_errors
+from posenc.storage.run_directory import RunDirectory
 from posenc.training.imports import imported, importing
 from posenc.training.signals import Signals
 from posenc.training.timing import Phases
@@ -38,7 +39,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         RunError: if it cannot go on: no memory, no space on disk, a loss that is no number.
         Stopped: after a signal.
     """
-    with Signals() as signals, limits_told(cfg), rank_zero_output(), named_peer_failures():
+    with Signals() as signals, resource_errors(cfg), rank_zero_output(), named_peer_failures():
         config, settings, directory, corpus, hardware = _checked(cfg, choices)
         if directory.finished():
             return show_finished(directory)
@@ -88,7 +89,7 @@ def train(
 ) -> dict[str, Any]:
     """Instantiate, fit and finish. Rank 0 writes, and the others only train."""
     phases = Phases()
-    optim, tokenizer = build(config, "optim"), build(config, "tokenizer")
+    optim, schedule, tokenizer = (build(config, group) for group in ("optim", "schedule", "tokenizer"))
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     model = build_model(config, objective)
     window = settings.context + objective.lookahead
@@ -139,12 +140,14 @@ def train(
     except ValueError as error:
         raise UserError(f"trainer.{error}") from error
 
-    batches = Batches(prepared.train, settings.seed, settings.batch_size, window, objective.draws)
+    batches = Batches(prepared.train, settings.seed, settings.batch_size, window, objective.noise_per_token)
     windows = validation_windows(prepared.valid, settings.eval_windows, window)
-    validation = objective.examples(windows, validation_noise(prepared.valid, windows, objective.draws))
+    validation = objective.inputs_and_targets(
+        windows, validation_noise(prepared.valid, windows, objective.noise_per_token)
+    )
     heads = Heads(windows, settings.context, settings.attention_every)
     module = LanguageModelling(
-        model, objective, optim, batches, validation, heads, settings.steps, config, phases, hardware
+        model, objective, optim, schedule, batches, validation, heads, settings.steps, config, phases, hardware
     )
 
     if not this_rank().is_zero:
@@ -160,7 +163,7 @@ def train(
             trainer.loggers = build(config, "logger", directory=directory, config=config)
             forget_peak_memory(trainer.strategy.root_device)
             summary = _fit(trainer, module, curve, settings, directory)
-            summary |= objective.orderless(prepared.train.ids, windows, validation)
+            summary |= objective.ngram_baseline(prepared.train.ids, windows, validation)
             if objective.likelihood:
                 bytes_per_token = tokenizer.byte_lengths()[validation[1].numpy()].mean().item()
                 summary["bits_per_byte"] = summary["val_loss"] / math.log(2) / bytes_per_token
@@ -228,8 +231,8 @@ def _finish(trainer: Any, settings: Settings, directory: RunDirectory, summary: 
 
     trained = load(directory.path)  # from the last checkpoint: in memory the weights may be shared out
     objective = trained.objective
-    sample = objective.answer(trained.model, trained.tokenizer, objective.prompt, settings.context, Sampling())
-    write_whole(directory.path / "sample.txt", sample + "\n")
+    sample = objective.sample(trained.model, trained.tokenizer, objective.prompt, settings.context, Sampling())
+    atomic_write(directory.path / "sample.txt", sample + "\n")
     directory.finish(summary)  # before W&B, which may wait for the network
     try:
         loggers.finish(trainer.loggers, sample, summary)

@@ -1,0 +1,163 @@
+"""The claim map as a figure and as a table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from posenc.analysis.claim_map import Point, Trend
+from posenc.analysis.convergence import Estimate
+from posenc.report.figures import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Star:
+    """A published ratio: where its baseline ended, in tokens, and how many times fewer the rotary arm needed."""
+
+    tokens: float
+    ratio: float
+    source: str
+
+
+PUBLISHED = (
+    Star(8.2e9, 2.2, "Su et al. 2021"),
+    Star(30e9, 1.33, "EleutherAI 2021"),
+    Star(6.4e9, 1.19, "modded-nanogpt 2024"),
+    Star(21e9, 1.0, "Press et al. 2021"),
+)
+"""Others' ratios: other texts, tokens, sizes and baselines, with one seed each (src/posenc/analysis/published.py)."""
+
+_MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
+
+
+def figure(
+    main: Sequence[Point], others: Mapping[str, Sequence[Point]], baseline: str, ngrams: Mapping[int, float]
+) -> "Figure":
+    """N(D) above, the gap in nats at equal D below, over the baseline's tokens.
+
+    Args:
+        main: RoPE over the baseline.
+        others: RoPE over further baselines, by name; thin lines.
+        baseline: its name.
+        ngrams: validation losses of n-gram models by order, marked where the baseline has the same.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        drawn = Figure(figsize=(8, 6.4), layout="constrained")
+        above, below = drawn.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
+        above.set_title(f"How many times fewer tokens RoPE needs than {baseline}", loc="left", fontsize=10)
+        above.axhline(1, color="#1c1c1c", linewidth=0.9)
+        for color, (name, points) in zip(_THIN, others.items(), strict=False):
+            _line(above, points, color, f"than {name}", linewidth=1)
+        _band(above, main, _MAIN)
+        _line(above, main, _MAIN, f"than {baseline}", linewidth=2.2, marker="o", markersize=5)
+        for star in PUBLISHED:
+            above.plot(star.tokens, star.ratio, marker="*", markersize=11, color="#404040", linestyle="none")
+            above.annotate(
+                star.source, (star.tokens, star.ratio), xytext=(-8, 3), textcoords="offset points",
+                ha="right", fontsize=8, color="#404040",
+            )  # fmt: skip
+        above.set_xscale("log")
+        above.set_yscale("log")
+        above.set_ylabel("N, times fewer tokens")
+        above.yaxis.set_major_locator(matplotlib.ticker.FixedLocator([0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 6]))
+        above.yaxis.set_major_formatter("{x:g}")
+        above.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        _ngram_axis(above, main, ngrams)
+        _gaps(below, main)
+        below.set_xlabel(f"tokens that {baseline} was trained on")
+        below.set_ylabel("nats per token\nbehind RoPE")
+    return drawn
+
+
+def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: Any) -> None:
+    """A line through the points that are numbers, named at its end; grey where the baseline stands on the plateau."""
+    known = [point for point in points if 0 < point.advantage.value < math.inf]
+    if not known:
+        return
+    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, **style)
+    early = [point for point in known if point.plateau]
+    axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)
+    axes.annotate(
+        label, (known[-1].tokens, known[-1].advantage.value), xytext=(8, 0), textcoords="offset points",
+        va="center", fontsize=9, color=color,
+    )  # fmt: skip
+
+
+def _band(axes: Any, points: Sequence[Point], color: str) -> None:
+    known = [(p.tokens, p.advantage.low, p.advantage.high) for p in points if p.advantage.low is not None]
+    if known:
+        tokens, low, high = zip(*known, strict=True)
+        axes.fill_between(tokens, low, high, color=color, alpha=0.18, linewidth=0)
+
+
+def _gaps(axes: Any, points: Sequence[Point]) -> None:
+    known = [point for point in points if point.gap is not None]
+    gaps = [point.gap.value for point in known if point.gap is not None]
+    axes.axhline(0, color="#1c1c1c", linewidth=0.9)
+    axes.plot([point.tokens for point in known], gaps, color=_MAIN, linewidth=2.2, marker="o", markersize=5)
+
+
+def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
+    """Ticks on top where the baseline has the loss of an n-gram model."""
+    import numpy as np
+
+    if len(points) < 2:
+        return
+    losses, tokens = [p.loss for p in points][::-1], [math.log(p.tokens) for p in points][::-1]
+    there = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
+    top = axes.secondary_xaxis("top")
+    top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in there.values()])
+    top.set_xticklabels([str(order) for order in there], fontsize=8)
+    top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
+    top.minorticks_off()
+
+
+def table(points: Sequence[Point], unit: int) -> str:
+    """A row a budget, in Markdown."""
+    lines = [
+        "| budget | tokens | the baseline's loss | times fewer tokens | nats behind RoPE |",
+        "|---|---|---|---|---|",
+    ]
+    for point in points:
+        grey = " (plateau)" if point.plateau else ""
+        gap = "" if point.gap is None else f"{point.gap.value:.3f}"
+        lines.append(
+            f"| {point.tokens / unit:g} | {point.tokens:,} | {point.loss:.3f} | {ratio(point)}{grey} | {gap} |"
+        )
+    return "\n".join(lines)
+
+
+def ratio(point: Point) -> str:
+    """N in words: a figure, its interval where there is one, or which side of RoPE's budgets it lies on."""
+    value = point.advantage.value
+    if value == math.inf:
+        return "reached within RoPE's smallest budget"
+    if value == 0:
+        return "not reached within RoPE's budgets"
+    return f"{value:.2f}{_interval(point.advantage)}, {_seeds(point.advantage.seeds)}"
+
+
+def slope(fitted: Trend) -> str:
+    """The trend in a sentence."""
+    b = fitted.slope
+    doubling = 2**b.value - 1
+    return (
+        f"log N = a + b log D has b = {b.value:.3f}{_interval(b, 3)}, {_seeds(fitted.seeds)}: "
+        f"each doubling of the budget changes N by {doubling:+.1%}."
+    )
+
+
+def _interval(estimate: Estimate, digits: int = 2) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f" ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' if number != 1 else ''}"

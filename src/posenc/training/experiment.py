@@ -1,0 +1,95 @@
+"""What a configuration describes, instantiated: the model, how it is updated, and the batches it reads."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.config.instantiate import build, build_model
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from posenc.data.batches import Batches
+    from posenc.data.corpora import Corpus
+    from posenc.data.prepare import Prepared
+    from posenc.data.tokenizers import Tokenizer
+    from posenc.model import Transformer
+    from posenc.objectives.objective import Objective
+    from posenc.training.accelerator import Hardware
+    from posenc.training.optim import Optimizer
+    from posenc.training.schedule import Schedule
+    from posenc.training.step import TrainingStep
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All of a run that does not depend on the machine. The model has the initial weights of its seed, on the CPU."""
+
+    config: Mapping[str, Any]
+    optim: "Optimizer"
+    schedule: "Schedule"
+    tokenizer: "Tokenizer"
+    objective: "Objective"
+    model: "Transformer"
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Experiment":
+        """From a configuration whose types have been checked.
+
+        Raises:
+            UserError: if a value is refused.
+        """
+        optim, schedule, tokenizer = (build(config, group) for group in ("optim", "schedule", "tokenizer"))
+        objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
+        return cls(config, optim, schedule, tokenizer, objective, build_model(config, objective))
+
+    @property
+    def window(self) -> int:
+        """Tokens in a window: what the model reads, and what it predicts behind that."""
+        return self.config["context"] + self.objective.lookahead
+
+    def prepare(self, corpus: "Corpus", name: str) -> "Prepared":
+        """The tokens of the corpus whose choice in conf/data has this name, from the cache or tokenised anew.
+
+        Raises:
+            UserError: if the corpus cannot be used.
+        """
+        from posenc.data.prepare import prepare
+
+        return prepare(corpus, self.tokenizer, Path(self.config["cache"]), name, self.config["context"], self.window)
+
+    def batches(self, prepared: "Prepared") -> "Batches":
+        """The training batches; batch k belongs to step k."""
+        from posenc.data.batches import Batches
+
+        seed, size = self.config["seed"], self.config["batch_size"]
+        return Batches(prepared.train, seed, size, self.window, self.objective.noise_per_token)
+
+    def validation(self, prepared: "Prepared") -> "tuple[Tensor, tuple[Tensor, Tensor]]":
+        """The fixed windows that every run is validated on, (N, window), and their inputs and targets, (N, T) each."""
+        from posenc.data.batches import validation_noise, validation_windows
+
+        windows = validation_windows(prepared.valid, self.config["eval_windows"], self.window)
+        noise = validation_noise(prepared.valid, windows, self.objective.noise_per_token)
+        return windows, self.objective.inputs_and_targets(windows, noise)
+
+    def training_step(
+        self,
+        hardware: "Hardware",
+        device: "torch.device",
+        phase: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
+    ) -> "TrainingStep":
+        """The step that train.py takes, on one device and without Lightning; `phase` as in `TrainingStep`."""
+        from posenc.objectives.objective import loss_of
+        from posenc.training.accelerator import keep_freed_memory
+        from posenc.training.step import TrainingStep
+
+        if device.type == "cpu":
+            keep_freed_memory()
+        model = self.model.to(device)
+        loss = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+        autocast = device.type if hardware.chosen_precision() == "bf16-mixed" else None
+        return TrainingStep(model, loss, self.optim, self.schedule, self.config["steps"], autocast, phase)

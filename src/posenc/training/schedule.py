@@ -1,0 +1,100 @@
+"""Learning-rate schedules: what the optimiser's learning rate is multiplied with at each step."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+Span = int | float
+"""A part of a run: a whole number counts steps, any other number is a share of them."""
+
+
+class Schedule(Protocol):
+    """A learning rate over the steps of a run, apart from the optimiser that it scales."""
+
+    def lr_factor(self, step: int, steps: int) -> float:
+        """What the peak is multiplied with for update `step` (from 0) of `steps`."""
+        ...
+
+
+def steps_of(span: Span, steps: int) -> int:
+    """A span in steps."""
+    return span if isinstance(span, int) else round(span * steps)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Linear warm-up, then the peak to the end.
+
+    Args:
+        warmup: a share of the steps, or a number of steps. In steps, it does not depend on how long the run is.
+
+    Raises:
+        ValueError: if a value is out of range.
+    """
+
+    warmup: Span = 0.0
+
+    def __post_init__(self) -> None:
+        self._check_span("warmup")
+
+    def lr_factor(self, step: int, steps: int) -> float:
+        return min(1.0, (step + 1) / max(1, steps_of(self.warmup, steps)))
+
+    def _check_span(self, name: str) -> None:
+        span = getattr(self, name)
+        if span < 0 or (isinstance(span, float) and span > 1):
+            raise ValueError(f"{name}={span} must be a share of the steps between 0.0 and 1.0, or a number of steps")
+
+
+@dataclass(frozen=True)
+class _Decaying(Constant):
+    """A schedule that ends below its peak.
+
+    Args:
+        warmup: as in `Constant`.
+        min_lr_ratio: the learning rate at the last step, as a share of the peak.
+
+    Raises:
+        ValueError: if a value is out of range.
+    """
+
+    min_lr_ratio: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.min_lr_ratio <= 1:
+            raise ValueError(f"min_lr_ratio={self.min_lr_ratio} must be between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Cosine(_Decaying):
+    """Linear warm-up, then half a cosine down to `min_lr_ratio` (Loshchilov and Hutter 2017, without restarts)."""
+
+    def lr_factor(self, step: int, steps: int) -> float:
+        warm = steps_of(self.warmup, steps)
+        if step < warm:
+            return (step + 1) / warm
+        progress = (step - warm) / max(1, steps - 1 - warm)
+        return self.min_lr_ratio + (1 - self.min_lr_ratio) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+
+
+@dataclass(frozen=True)
+class WSD(_Decaying):
+    """Warm-up, stable, decay (Hu et al. 2024, MiniCPM): a linear cool-down over the last steps.
+
+    With the warm-up in steps, runs of different lengths are the same run, to the bit, until the shorter one cools down.
+
+    Args:
+        cooldown: the end of the run in which the learning rate falls: a share of the steps, or a number of steps.
+    """
+
+    cooldown: Span = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_span("cooldown")
+
+    def lr_factor(self, step: int, steps: int) -> float:
+        falling = steps_of(self.cooldown, steps)
+        progress = max(0, step + 1 - (steps - falling)) / max(1, falling)
+        return min(super().lr_factor(step, steps), 1 - (1 - self.min_lr_ratio) * progress)

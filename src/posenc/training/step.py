@@ -1,0 +1,66 @@
+"""The training step: forward, backward, clipping, update."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from posenc.training.optim import Optimizer, build_optimizer
+from posenc.training.schedule import Constant, Schedule
+
+PHASES = ("forward", "backward", "clip", "update")
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Inputs and targets, (B, T) each -> mean nats per predicted token, ()."""
+
+
+class TrainingStep:
+    """One update of a model after the other, for profiles and benchmarks.
+
+    In a run Lightning calls the same parts in the same order, around its precision, its devices and its callbacks: a
+    test holds the two together, to the bit.
+
+    Args:
+        model: what is updated.
+        loss: of the model.
+        optim, schedule: how it is updated.
+        steps: of the schedule.
+        autocast: bf16 on this type of device ("cpu", "cuda"); None for fp32.
+        phase: opened around each of PHASES, to time them.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optim: Optimizer,
+        schedule: Schedule | None = None,
+        steps: int = 1,
+        autocast: str | None = None,
+        phase: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
+    ) -> None:
+        self.model, self.loss, self.optim, self.phase = model, loss, optim, phase
+        self.autocast = torch.autocast(autocast or "cpu", torch.bfloat16, enabled=autocast is not None)
+        self.optimizer, self.lr_scheduler = build_optimizer(model, optim, schedule or Constant(), steps)
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """(B, T) each -> the loss before the update, ()."""
+        with self.phase("forward"), self.autocast:
+            loss = self.loss(inputs, targets)
+        with self.phase("backward"):
+            loss.backward()
+        with self.phase("clip"):
+            clip_gradients(self.model, self.optim.clip)
+        with self.phase("update"):
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.lr_scheduler.step()
+        return loss.detach()
+
+
+def clip_gradients(model: nn.Module, max_norm: float) -> Tensor:
+    """Scale the gradient down to a norm; returns what the norm was before, over all devices."""
+    norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm

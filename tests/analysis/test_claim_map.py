@@ -1,0 +1,91 @@
+import math
+
+import pytest
+
+from posenc.analysis.claim_map import Result, advantage, pooled_sd, read_results, rows, seeds_needed, tokens_to, trend
+from posenc.errors import UserError
+from posenc.storage.atomic import atomic_write
+
+UNIT = 1_228_800
+FASTER = {"rope": 1.6, "sinusoidal": 1.0}
+
+
+def result(pos, tokens, seed=0, loss=None, **other):
+    """A run whose loss falls linearly in log D, sooner for RoPE by a factor that is the same at every budget."""
+    law = 2.2 - 0.2 * math.log2(tokens / UNIT * FASTER[pos]) + 0.003 * seed
+    values = {"lr": 0.003, "scale": "", "bigram_loss": 2.6, "commit": "abc", **other}
+    return Result("wiki", "backbone", pos, seed, tokens, val_loss=law if loss is None else loss, **values)
+
+
+def backbone(seeds=3, budgets=(1, 2, 4, 8, 16)):
+    return [result(pos, UNIT * units, seed) for pos in FASTER for units in budgets for seed in range(seeds)]
+
+
+def test_a_constant_advantage_in_tokens_is_found_at_every_budget():
+    first, *points = advantage(backbone(), "rope", "sinusoidal")
+    assert first.advantage.value == math.inf  # RoPE has that loss before its own smallest budget
+    for point in points:
+        assert point.advantage.value == pytest.approx(1.6)
+        assert point.gap is not None
+        assert point.gap.value == pytest.approx(0.2 * math.log2(1.6))
+    assert trend(points).slope.value == pytest.approx(0, abs=1e-9)
+
+
+def test_an_advantage_that_shrinks_has_a_negative_slope():
+    runs = backbone()
+    slower = [result("sinusoidal", r.tokens, r.seed, r.val_loss - 0.02 * math.log2(r.tokens / UNIT)) for r in runs[15:]]
+    points = advantage(runs[:15] + slower, "rope", "sinusoidal")
+    assert trend(points).slope.value < -0.05
+    assert trend(points).slope.high < 0
+
+
+def test_a_loss_outside_the_budgets_of_an_arm_is_no_number():
+    assert tokens_to({100: 2.0, 200: 1.5}, 2.5) == 0
+    assert tokens_to({100: 2.0, 200: 1.5}, 1.0) == math.inf
+    assert tokens_to({100: 2.0, 200: 1.5}, 2.0) == 100
+    assert tokens_to({100: 2.0, 400: 1.0}, 1.5) == pytest.approx(200)
+
+
+def test_an_arm_that_never_gets_there_has_no_advantage():
+    points = advantage(backbone(), "sinusoidal", "rope")
+    assert points[-1].advantage.value == 0
+    assert points[-1].advantage.missed == 3
+
+
+def test_two_seeds_give_figures_and_no_interval():
+    point = advantage(backbone(seeds=2), "rope", "sinusoidal")[-1]
+    assert point.advantage.value == pytest.approx(1.6)
+    assert point.advantage.low is None
+
+
+def test_a_baseline_on_the_plateau_of_the_bigram_model_is_marked():
+    points = advantage([result(**vars_of(r), bigram_loss=2.0) for r in backbone()], "rope", "sinusoidal")
+    assert [point.plateau for point in points] == [True, True, False, False, False]
+
+
+def vars_of(run):
+    return {"pos": run.pos, "tokens": run.tokens, "seed": run.seed}
+
+
+def test_two_settings_of_one_budget_are_refused():
+    with pytest.raises(UserError, match="rope, seed 0, 1,228,800 tokens stand twice"):
+        advantage([*backbone(), result("rope", UNIT, lr=0.006)], "rope", "sinusoidal")
+
+
+def test_the_pooled_sd_is_that_of_the_seeds_within_each_arm():
+    sd, freedom = pooled_sd(backbone())
+    assert sd == pytest.approx(0.003)  # seeds 0, 1, 2 lie at 0, 0.003 and 0.006
+    assert freedom == 2 * 5 * 2
+
+
+def test_seeds_needed_is_the_first_number_whose_interval_is_narrow_enough():
+    assert seeds_needed(0.01, 0.01) == 7  # Student's t with 6 degrees of freedom is 2.447, over sqrt(7) 0.925
+
+
+def test_results_are_read_as_they_were_written(tmp_path):
+    lines = [",".join(map(str, row.values())) for row in rows(backbone())]
+    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
+    assert sorted(read_results(tmp_path / "runs.csv"), key=str) == sorted(backbone(), key=str)
+    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x"]) + "\n")
+    with pytest.raises(UserError, match=r"runs.csv, line 2 cannot be read"):
+        read_results(tmp_path / "runs.csv")

@@ -1,0 +1,134 @@
+"""Forgetting attention is the formula of its paper, through every path that attention takes."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc.model import Family, Linear, Transformer
+from posenc.model.attention import Attention, PositionContext
+from posenc.positions import Forgetting, PositionScheme
+
+WIDTH, HEADS, LENGTH = 16, 2, 9
+POSITIONS = torch.arange(LENGTH)
+
+
+def gate_and_input() -> tuple[Forgetting, Tensor]:
+    scheme = Forgetting(WIDTH, HEADS, layers=2)
+    scheme.initialise(torch.Generator().manual_seed(0))
+    for gate in map(scheme.layer, range(2)):
+        gate.weight.data.mul_(20)
+        gate.shift.data.copy_(torch.tensor([0.5, -1.0]))
+    return scheme, torch.randn(3, LENGTH, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+def formula(weight: Tensor, shift: Tensor, x: Tensor) -> Tensor:
+    """sum_{l=j+1..i} log sigmoid(w_h . x_l + b_h) for j <= i, term by term, in float64; -inf for the future."""
+    bias = torch.full((len(x), HEADS, LENGTH, LENGTH), -torch.inf, dtype=torch.float64)
+    for b, h in ((b, h) for b in range(len(x)) for h in range(HEADS)):
+        logs = [torch.sigmoid(weight[h].double() @ token.double() + shift[h].double()).log() for token in x[b]]
+        for i in range(LENGTH):
+            for j in range(i + 1):
+                bias[b, h, i, j] = sum(logs[j + 1 : i + 1], torch.zeros((), dtype=torch.float64))
+    return bias
+
+
+@torch.no_grad()
+def test_the_bias_is_the_sum_of_the_logarithms_of_the_gates_between_key_and_query():
+    scheme, x = gate_and_input()
+    gate, q = scheme.layer(1), torch.zeros(3, HEADS, LENGTH, WIDTH // HEADS)
+    seen = gate.content_bias(x, q, q, POSITIONS).masked_fill(torch.ones(LENGTH, LENGTH).triu(1) > 0, -torch.inf)
+    torch.testing.assert_close(seen.double(), formula(gate.weight, gate.shift, x), rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])  # torch's own kernel, and plain products
+@pytest.mark.parametrize("kv_heads", [1, HEADS])
+def test_attention_is_softmax_of_the_logits_with_that_bias(dtype, kv_heads):
+    scheme, x = gate_and_input()
+    attention = Attention(WIDTH, HEADS, causal=True, num_kv_heads=kv_heads)
+    context = PositionContext(scheme.layer(0), POSITIONS, None)
+    q, k, v = (
+        part.unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2).double().expand(-1, HEADS, -1, -1)
+        for part in attention.qkv(x).split(attention.sizes, -1)
+    )
+    gate = scheme.layer(0)
+    probs = (q @ k.mT * (WIDTH // HEADS) ** -0.5 + formula(gate.weight, gate.shift, x)).softmax(-1)
+    expected = (probs @ v).transpose(1, 2).flatten(-2) @ attention.out.weight.double().mT
+    atol = 1e-5 if dtype == torch.float32 else 0.03
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        torch.testing.assert_close(attention(x, context).double(), expected, rtol=0, atol=atol)
+        torch.testing.assert_close(attention.attention_probs(x, context).double(), probs, rtol=0, atol=atol)
+
+
+def test_every_layer_has_a_gate_of_its_own_and_learns_it():
+    model = Transformer(50, LENGTH, 2, WIDTH, HEADS, Forgetting(WIDTH, HEADS, 2), Family(queries_per_key=2))
+    model(torch.randint(50, (2, LENGTH), generator=torch.Generator().manual_seed(0))).square().sum().backward()
+    for weight in model.scheme.parameters():
+        assert weight.grad is not None
+        assert weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (
+            lambda scheme: Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, attention=Linear(8)),
+            "take attention=softmax",
+        ),
+        (lambda scheme: Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, causal=False), "take objective=causal"),
+        (lambda _: Forgetting(WIDTH, HEADS, layers=0), "layers=0 must be at least 1"),
+    ],
+)
+def test_where_it_has_no_meaning_it_is_refused_in_a_sentence(build, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build(Forgetting(WIDTH, HEADS, layers=2))
+
+
+class PreviousToken(PositionScheme):
+    """Another scheme with a bias on offset 1 until a step, in one layer: what an intervention looks like."""
+
+    step: Tensor
+
+    def __init__(self, scheme: PositionScheme, layer: int, until: int) -> None:
+        super().__init__()
+        self.scheme, self.at, self.until = scheme, layer, until
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+
+    def at_step(self, step: int) -> None:
+        self.step.fill_(step)
+
+    def layer(self, index: int):  # noqa: ANN201
+        inner = self.scheme.layer(index)
+        return Biased(self, inner) if index == self.at else inner
+
+
+class Biased:
+    """One layer of it."""
+
+    def __init__(self, outer, inner) -> None:
+        self.outer, self.rotate, self.content_bias = outer, inner.rotate, inner.content_bias
+        self.inner = inner
+
+    def bias(self, positions: Tensor) -> Tensor:
+        on = 6.0 * (self.outer.step < self.outer.until)
+        bias = on * (positions[:, None] - positions == 1).expand(HEADS, -1, -1)
+        inner = self.inner.bias(positions)
+        return bias if inner is None else bias + inner
+
+
+@torch.no_grad()
+def test_a_scheme_may_wrap_another_know_its_layer_and_the_step_compiled_or_not():
+    def built(scheme: PositionScheme) -> Transformer:
+        return Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, seed=3)
+
+    plain, wrapped = built(gate_and_input()[0]), built(PreviousToken(gate_and_input()[0], layer=1, until=10))
+    wrapped.scheme.scheme.load_state_dict(plain.scheme.state_dict())  # type: ignore[union-attr]
+    tokens = torch.randint(50, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    torch.compiler.reset()
+    compiled = torch.compile(wrapped, fullgraph=True, backend="eager")
+    for step, on in ((0, True), (10, False)):
+        wrapped.scheme.at_step(step)
+        probs = [*wrapped.attention_probs(tokens)], [*plain.attention_probs(tokens)]
+        assert torch.equal(probs[0][0], probs[1][0])
+        assert torch.equal(probs[0][1], probs[1][1]) == (not on)
+        assert torch.allclose(compiled(tokens), wrapped(tokens), atol=1e-5)
