@@ -26,6 +26,8 @@ ADDRESS = "127.0.0.1"
 SAVING = 30
 """Seconds that ranks get for saving the run after a signal, as with torchrun and SLURM."""
 
+AT_ONCE = "stopped at once; the same command resumes from the last checkpoint"
+
 AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that SLURM sends before a job's time limit."""
 
@@ -66,7 +68,11 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
         )
     if code == 0:
         return
-    sentence, code = json.loads(store.get(REPORT)) if store.check([REPORT]) else (LOST, code)
+    if code < 0:  # a rank was killed; the others may say so, or that torch stopped them
+        raise RunError(LOST)
+    sentence = AT_ONCE if code > 128 else LOST
+    if store.check([REPORT]):
+        sentence, code = json.loads(store.get(REPORT))
     waiting = before.get(code - 128)
     if callable(waiting) and code - 128 != signal.SIGINT:  # a cluster's launcher puts the job back into its queue
         print(sentence, file=sys.stderr, flush=True)

@@ -184,7 +184,7 @@ class Curve(Callback):
             if loss is None:
                 return
             self.row["val_loss"] = loss
-            with self.phases.within(HEADS), pl_module.hardware.whole(pl_module.model):
+            with self.phases.within(HEADS), pl_module.hardware.gathered(pl_module.loss_of):
                 self.row |= pl_module.heads.position_share(pl_module.model)
             if step % self.heads_every == 0:
                 self._measure_heads(trainer, pl_module)
@@ -203,7 +203,11 @@ class Curve(Callback):
 
     def _measure_heads(self, trainer: Trainer, pl_module: Any) -> None:
         model = pl_module.model
-        with self.phases.within(HEADS), trainer.precision_plugin.forward_context(), pl_module.hardware.whole(model):
+        with (
+            self.phases.within(HEADS),
+            trainer.precision_plugin.forward_context(),
+            pl_module.hardware.gathered(pl_module.loss_of),
+        ):
             heads = pl_module.heads.measure(model)
         self.row["previous_token"] = max(head["1"] for head in heads)
         self.row["induction"] = max(head["induction"] for head in heads)
