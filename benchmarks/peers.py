@@ -23,6 +23,7 @@ import yaml
 from contenders import Contender, Shape
 from torch import Tensor, nn
 
+from posenc.errors import first_line
 from posenc.objectives.objective import Causal, Masked, Objective
 from posenc.training import environment
 from posenc.training.efficiency import DENSE_BF16
@@ -173,7 +174,7 @@ def prepared(given: argparse.Namespace, shape: Shape, batch: tuple[Tensor, Tenso
         except Exception as error:
             if contender.package == "posenc":
                 raise
-            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            reason = f"{type(error).__name__}: {first_line(error)}"
             print(f"{contender.name} is left out: {reason}", file=sys.stderr)
     return ready
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from posenc.errors import first_line
 from posenc.positions import Rotary
 from posenc.positions.apply_rotary import LAYOUTS, Layout
 
@@ -187,7 +188,7 @@ def fault_of(contender: Contender, device: torch.device, compiled: bool) -> str 
     try:
         error = max(alike(contender, device, through) for through in {False, compiled and contender.compiles})
     except Exception as error_of_theirs:
-        return f"{type(error_of_theirs).__name__}: {str(error_of_theirs).partition(chr(10))[0]}"
+        return f"{type(error_of_theirs).__name__}: {first_line(error_of_theirs)}"
     return f"in float32 it is {error:.2g} from the rotation" if error > TOLERANCE else None
 
 

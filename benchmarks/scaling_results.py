@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posenc.analysis.bands import LOOKS, Look
+from posenc.report.looks import LOOKS, Look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

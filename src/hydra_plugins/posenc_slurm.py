@@ -16,7 +16,7 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from posenc.config.schema import register_resolvers
-from posenc.errors import Stopped, UserError
+from posenc.errors import Stopped, UserError, first_line
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import FAILED_JOBS, begun, failed_jobs
 from posenc.sweeps import slurm
@@ -108,7 +108,7 @@ class Slurm(SlurmLauncher):
             with redirect_stderr(StringIO()):  # what sbatch says is in the error
                 jobs = executor.map_array(self, *zip(*arguments, strict=True))
         except (NameError, ValueError, RuntimeError) as error:  # an unknown key, a wrong value, no srun, a refusal
-            raise UserError(f"hydra/launcher=slurm cannot submit: {str(error).strip().splitlines()[0]}") from error
+            raise UserError(f"hydra/launcher=slurm cannot submit: {first_line(error)}") from error
         names = _apart(job_overrides)
         configured = [self.hydra_context.config_loader.load_sweep_config(self.config, list(o)) for o in job_overrides]
         return [Watched(*one) for one in zip(jobs, names, configured, strict=True)]

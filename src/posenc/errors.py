@@ -39,6 +39,11 @@ class Stopped(BaseException):
         return 128 + self.signum
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, in one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 @contextmanager
 def needed_for(what: str) -> Iterator[None]:
     """Around the import of a package that only some runs need.

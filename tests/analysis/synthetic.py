@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc.analysis.comparison import Panel, compare
 from posenc.analysis.runs import Run, Sweep
 from posenc.storage.lengths_file import TIMES, AtLength, Lengths
 
@@ -64,3 +65,8 @@ def pair(seeds: int = 3, **rope: Any) -> Sweep:
     return sweep(
         *(run("rope", seed, **settings) for seed in range(seeds)), *(run("sinusoidal", seed) for seed in range(seeds))
     )
+
+
+def panels(made_up: Sweep, baseline: str | None = None) -> tuple[Panel, ...]:
+    """The sweep, compared."""
+    return compare(made_up, baseline).panels

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from posenc.analysis.comparison import compare
-from posenc.analysis.fairness import swept_keys
-from posenc.report import formatting
-from tests.analysis.synthetic import pair, run, sweep
+from posenc.analysis.settings import swept_keys
+from posenc.errors import UserError
+from posenc.report import formatting, sentences
+from tests.analysis.synthetic import pair, panels, run, sweep
 
 
 def arm(panel, scheme):
@@ -15,35 +16,35 @@ def arm(panel, scheme):
 
 
 def test_a_scheme_at_twice_the_pace_is_twice_as_fast_at_every_threshold():
-    (panel,) = compare(pair())
+    (panel,) = panels(pair())
     rope = arm(panel, "rope")
-    for mark in rope.marks:
-        assert mark.in_steps.value == pytest.approx(2, rel=0.03)
-        assert mark.in_seconds.value == pytest.approx(2, rel=0.03)
+    for threshold in rope.thresholds:
+        assert threshold.in_steps.value == pytest.approx(2, rel=0.03)
+        assert threshold.in_seconds.value == pytest.approx(2, rel=0.03)
     assert rope.verdict == "faster"
-    assert rope.marks[-1].steps.value == pytest.approx(150, abs=3)
-    assert arm(panel, "sinusoidal").marks[-1].steps.value == pytest.approx(300)
-    assert "rope is faster" in formatting.against(panel)
+    assert rope.thresholds[-1].steps.value == pytest.approx(150, abs=3)
+    assert arm(panel, "sinusoidal").thresholds[-1].steps.value == pytest.approx(300)
+    assert "rope is faster" in sentences.verdict(panel)
 
 
 def test_a_slower_scheme_never_gets_to_the_baseline_s_last_loss_and_still_has_a_number():
-    (panel,) = compare(pair(pace=0.5))
+    (panel,) = panels(pair(pace=0.5))
     rope = arm(panel, "rope")
-    assert rope.marks[-1].steps.missed == 3
+    assert rope.thresholds[-1].steps.missed == 3
     assert rope.headline.in_steps.value == pytest.approx(0.5, rel=0.03)
     assert rope.verdict == "slower"
-    assert "not reached" in formatting.steps(rope.marks[-1].steps)
+    assert "not reached" in formatting.steps(rope.thresholds[-1].steps)
 
 
 def test_the_headline_of_a_faster_scheme_is_the_baseline_s_last_loss():
-    (panel,) = compare(pair())
+    (panel,) = panels(pair())
     rope = arm(panel, "rope")
-    assert rope.headline.in_steps == rope.marks[-1].in_steps
+    assert rope.headline.in_steps == rope.thresholds[-1].in_steps
 
 
 def test_schemes_whose_seeds_disagree_are_not_distinguishable():
     mixed = [run("rope", seed, pace=pace) for seed, pace in enumerate((0.8, 1.0, 1.3))]
-    (panel,) = compare(sweep(*mixed, *(run("sinusoidal", seed) for seed in range(3))))
+    (panel,) = panels(sweep(*mixed, *(run("sinusoidal", seed) for seed in range(3))))
     assert arm(panel, "rope").verdict == "not distinguishable"
 
 
@@ -52,8 +53,8 @@ def test_seeds_are_compared_in_pairs():
     runs = [
         run(scheme, seed, pace=pace * 4**seed) for seed in range(3) for scheme, pace in (("rope", 2), ("sinusoidal", 1))
     ]
-    (panel,) = compare(sweep(*runs))
-    estimate = arm(panel, "rope").marks[0].in_steps
+    (panel,) = panels(sweep(*runs))
+    estimate = arm(panel, "rope").thresholds[0].in_steps
     assert estimate.value == pytest.approx(2, rel=0.15)
     assert estimate.low > 1.2
 
@@ -65,49 +66,49 @@ def test_a_second_axis_makes_a_panel_a_value():
         for scheme in ("rope", "sinusoidal")
     ]
     assert swept_keys(runs) == ["model"]  # and not layers and width, which the choice brings along
-    panels = compare(sweep(*runs))
-    assert [panel.setting for panel in panels] == [{"model": "small"}, {"model": "tiny"}]
-    assert all({one.scheme for one in panel.arms} == {"rope", "sinusoidal"} for panel in panels)
+    found = panels(sweep(*runs))
+    assert [panel.setting for panel in found] == [{"model": "small"}, {"model": "tiny"}]
+    assert all({one.scheme for one in panel.arms} == {"rope", "sinusoidal"} for panel in found)
 
 
 def test_a_scheme_without_the_swept_key_is_in_every_panel():
     runs = [run("rope", 0, setting={"pos.base": base}) for base in (1e4, 5e5)]
-    panels = compare(sweep(*runs, run("none", 0)), baseline="none")
-    assert len(panels) == 2
-    assert all({one.scheme for one in panel.arms} == {"rope", "none"} for panel in panels)
+    found = panels(sweep(*runs, run("none", 0)), baseline="none")
+    assert len(found) == 2
+    assert all({one.scheme for one in panel.arms} == {"rope", "none"} for panel in found)
 
 
 def test_keys_that_each_only_one_scheme_has_are_crossed():
     runs = [run("rope", 0, setting={"pos.base": base}) for base in (5e5, 1e4)]
     runs += [run("sinusoidal", 0, setting={"pos.scale": scale}) for scale in ("matched", 1.0)]
-    panels = compare(sweep(*runs))
-    assert [tuple(panel.setting.values()) for panel in panels] == [
+    found = panels(sweep(*runs))
+    assert [tuple(panel.setting.values()) for panel in found] == [
         (1e4, 1.0), (1e4, "matched"), (5e5, 1.0), (5e5, "matched")
     ]  # fmt: skip
-    assert all(len(panel.arms) == 2 for panel in panels)
+    assert all(len(panel.arms) == 2 for panel in found)
 
 
 def test_a_swept_key_may_be_a_list():
     runs = [run("rope", 0, setting={"optim.betas": betas}) for betas in ([0.9, 0.95], [0.9, 0.99])]
-    assert [panel.title for panel in compare(sweep(*runs))] == ["optim.betas=[0.9, 0.95]", "optim.betas=[0.9, 0.99]"]
+    assert [panel.title for panel in panels(sweep(*runs))] == ["optim.betas=[0.9, 0.95]", "optim.betas=[0.9, 0.99]"]
 
 
 def test_a_grid_that_is_not_full_has_a_panel_for_each_point_there_is():
     points = [{"model": "tiny", "context": 256}, {"model": "small", "context": 512}, {"model": "small", "context": 256}]
-    assert len(compare(sweep(*(run("rope", 0, setting=point) for point in points)))) == 3
+    assert len(panels(sweep(*(run("rope", 0, setting=point) for point in points)))) == 3
 
 
 def test_learning_rates_that_a_search_chose_make_it_best_against_best():
     found = replace(pair(setting={"optim.lr": 0.01}), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
-    (panel,) = compare(found)
+    (panel,) = panels(found)
     assert panel.kind == "tuned"
     assert panel.chosen == {"optim.lr": {"rope": 0.01, "sinusoidal": 0.003}}
     assert arm(panel, "rope").verdict == "faster"
-    assert compare(pair())[0].kind == "matched"
+    assert panels(pair())[0].kind == "matched"
 
 
 def test_learning_rates_that_differ_without_a_search_are_no_fair_comparison():
-    (panel,) = compare(pair(setting={"optim.lr": 0.01}))
+    (panel,) = panels(pair(setting={"optim.lr": 0.01}))
     assert panel.rivals == ()
     assert "rope and sinusoidal cannot be compared: optim.lr is 0.01 for rope and 0.003 for sinusoidal" in panel.notices
 
@@ -115,13 +116,13 @@ def test_learning_rates_that_differ_without_a_search_are_no_fair_comparison():
 def test_a_precision_known_of_one_seed_only_is_known_of_the_scheme():
     runs = [run("rope", 0, finished=False), run("rope", 1, setting={"precision": "bf16-mixed"}), run("sinusoidal", 1)]
     runs[0] = replace(runs[0], setting={key: value for key, value in runs[0].setting.items() if key != "precision"})
-    (panel,) = compare(sweep(*runs))
+    (panel,) = panels(sweep(*runs))
     assert any("precision is bf16-mixed for rope and 32-true" in notice for notice in panel.notices)
 
 
 def test_a_scheme_that_died_early_does_not_cut_the_others_short():
     dead = [run("none", seed, upto=20, finished=False) for seed in range(3)]
-    (panel,) = compare(sweep(*pair().runs, *dead))
+    (panel,) = panels(sweep(*pair().runs, *dead))
     assert (panel.budget, panel.provisional) == (300, False)
     assert arm(panel, "rope").verdict == "faster"
     assert "none is not compared before one of its runs is finished" in panel.notices
@@ -130,7 +131,7 @@ def test_a_scheme_that_died_early_does_not_cut_the_others_short():
 def test_a_scheme_that_was_not_treated_alike_does_not_cut_the_others_short():
     stray = [run("rope", seed, upto=50, setting={"steps": 50}) for seed in range(3)]
     others = [run(scheme, seed) for scheme in ("none", "sinusoidal") for seed in range(3)]
-    (panel,) = compare(sweep(*stray, *others))
+    (panel,) = panels(sweep(*stray, *others))
     assert panel.budget == 300
     assert {one.scheme for one in panel.rivals} == {"none"}
 
@@ -138,27 +139,27 @@ def test_a_scheme_that_was_not_treated_alike_does_not_cut_the_others_short():
 def test_a_stray_scheme_measured_only_after_the_others_ended_is_named_and_not_drawn():
     late = run("rope", 0, setting={"eval_every": 400})
     late = replace(late, curve={name: values[-1:] + 100 * (name == "step") for name, values in late.curve.items()})
-    (panel,) = compare(sweep(late, run("none", 0), run("sinusoidal", 0, setting={"eval_every": 10})))
+    (panel,) = panels(sweep(late, run("none", 0), run("sinusoidal", 0, setting={"eval_every": 10})))
     assert {one.scheme for one in panel.arms} == {"none", "sinusoidal"}
     assert any("rope and sinusoidal cannot be compared: eval_every is 400" in notice for notice in panel.notices)
 
 
 def test_a_seed_trained_twice_counts_once():
-    (panel,) = compare(sweep(run("rope", 0), run("rope", 0, pace=3), run("sinusoidal", 0)))
+    (panel,) = panels(sweep(run("rope", 0), run("rope", 0, pace=3), run("sinusoidal", 0)))
     assert len(arm(panel, "rope").runs) == 1
     assert "rope, seed 0 is there more than once; rope/0 is shown" in panel.notices
 
 
 def test_a_scheme_that_lost_runs_is_not_called_faster_for_the_rest_of_them():
     found = replace(pair(), diverged=(run("rope", 3), run("rope", 4)))
-    (panel,) = compare(found)
-    assert arm(panel, "rope").seeds == "3 of 5"
+    (panel,) = panels(found)
+    assert (len(arm(panel, "rope").runs), arm(panel, "rope").started) == (3, 5)
     assert arm(panel, "rope").verdict == "undecided"
-    assert "2 of 5 runs diverged" in formatting.against(panel)
+    assert "2 of 5 runs diverged" in sentences.verdict(panel)
 
 
 def test_bits_per_byte_are_those_of_the_loss_beside_them():
-    (panel,) = compare(sweep(run("rope", 0), run("sinusoidal", 0, upto=150, finished=False)))
+    (panel,) = panels(sweep(run("rope", 0), run("sinusoidal", 0, upto=150, finished=False)))
     one = arm(panel, "rope")
     assert panel.budget == 150
     assert one.bits.value == pytest.approx(one.loss.value / 0.693)
@@ -168,22 +169,22 @@ def test_fewer_but_slower_steps_do_not_look_better_than_they_are():
     slow = [run("rope", seed, pace=1.2) for seed in range(3)]
     for one in slow:
         one.curve["seconds"][:] *= 2
-    (panel,) = compare(sweep(*slow, *(run("sinusoidal", seed) for seed in range(3))))
-    assert "1.20 times fewer steps" in formatting.against(panel)
-    assert "but takes 1.67 times the time" in formatting.against(panel)
+    (panel,) = panels(sweep(*slow, *(run("sinusoidal", seed) for seed in range(3))))
+    assert "1.20 times fewer steps" in sentences.verdict(panel)
+    assert "but a wall-clock speed-up of only 0.60 (" in sentences.verdict(panel)
 
 
 def test_a_verdict_about_a_loss_never_reached_says_where_the_number_is_taken():
-    (panel,) = compare(pair(pace=0.5))
-    assert "rope is slower: it never gets there; to 2." in formatting.against(panel)
-    assert "times the steps" in formatting.against(panel)
+    (panel,) = panels(pair(pace=0.5))
+    assert "rope is slower: it never gets there; to 2." in sentences.verdict(panel)
+    assert "times the steps" in sentences.verdict(panel)
 
 
 def test_a_baseline_with_one_value_of_its_own_key_is_in_every_panel_of_it():
     runs = [run("rope", 0, setting={"pos.base": base}) for base in (10_000, 500_000)]
-    panels = compare(sweep(*runs, run("sinusoidal", 0, setting={"pos.base": 10_000})))
-    assert len(panels) == 2
-    assert all(len(panel.rivals) == 1 for panel in panels)
+    found = panels(sweep(*runs, run("sinusoidal", 0, setting={"pos.base": 10_000})))
+    assert len(found) == 2
+    assert all(len(panel.rivals) == 1 for panel in found)
 
 
 def test_choices_that_change_together_are_all_named():
@@ -192,7 +193,7 @@ def test_choices_that_change_together_are_all_named():
         for size, data in ((16, "kjv"), (64, "text"))
         for scheme in ("rope", "sinusoidal")
     ]
-    assert [panel.title for panel in compare(sweep(*runs))] == ["batch_size=16, data=kjv", "batch_size=64, data=text"]
+    assert [panel.title for panel in panels(sweep(*runs))] == ["batch_size=16, data=kjv", "batch_size=64, data=text"]
 
 
 @pytest.mark.parametrize(("key", "value"), [("steps", 600), ("data.path", "other.txt"), ("tokenizer", "bpe")])
@@ -202,46 +203,80 @@ def test_runs_that_were_not_treated_alike_are_not_compared_and_it_says_why(key, 
         run("sinusoidal", 0, setting={key: "mine"}),
         run("none", 0, setting={key: "mine"}),
     ]
-    (panel,) = compare(sweep(*runs))
+    (panel,) = panels(sweep(*runs))
     assert f"rope and sinusoidal cannot be compared: {key} is {value} for rope and mine for sinusoidal" in panel.notices
-    assert arm(panel, "rope").marks == ()
-    assert arm(panel, "none").marks != ()  # what is sound still appears
+    assert arm(panel, "rope").thresholds == ()
+    assert arm(panel, "none").thresholds != ()  # what is sound still appears
 
 
 def test_a_missing_baseline_is_named_with_what_there_is():
-    (panel,) = compare(sweep(run("rope", 0), run("none", 0)))
+    (panel,) = panels(sweep(run("rope", 0), run("none", 0)))
     assert "the baseline sinusoidal is missing (there are rope, none): no speed-up can be given" in panel.notices
-    assert formatting.against(panel).startswith("Validation loss after 300 steps: ")
+    assert sentences.verdict(panel).startswith("Validation loss after 300 steps: ")
 
 
 def test_one_seed_gets_no_interval_and_no_verdict():
-    (panel,) = compare(pair(seeds=1))
-    assert "one seed only: there is no interval, and so no verdict" in panel.notices
-    assert "undecided from 1 seed" in formatting.against(panel)
-    assert "95 %" not in formatting.against(panel)
+    (panel,) = panels(pair(seeds=1))
+    assert "one seed only: no verdict under 3" in panel.notices
+    assert arm(panel, "rope").verdict == "no verdict"
+    assert "no verdict from 1 seed" in sentences.verdict(panel)
+    assert "95 %" not in sentences.verdict(panel)
+
+
+def test_two_seeds_give_figures_and_no_verdict():
+    (panel,) = panels(pair(seeds=2))
+    assert arm(panel, "rope").headline.in_steps.low is not None
+    assert arm(panel, "rope").verdict == "no verdict"
+    assert "2 seeds only: no verdict under 3" in panel.notices
+    said = sentences.verdict(panel)
+    assert "rope has a speed-up in steps of 2.00x (" in said
+    assert said.endswith("no verdict from 2 seeds.")
+    assert "faster" not in said
+
+
+def test_an_interval_of_more_than_a_factor_of_ten_is_not_printed_and_decides_nothing():
+    wild = [run("rope", seed, pace=pace) for seed, pace in enumerate((0.9, 2.0, 6.0))]
+    (panel,) = panels(sweep(*wild, *(run("sinusoidal", seed) for seed in range(3))))
+    rope = arm(panel, "rope")
+    assert rope.headline.in_steps.high / rope.headline.in_steps.low > 10
+    assert rope.verdict == "not determined"
+    assert formatting.times(rope.headline.in_steps).endswith("x (not determined at 3 seeds)")
+    assert "rope has a speed-up in steps of" in sentences.verdict(panel)
+    assert list(rope.speed_ups.low) != []
+    assert all(high <= 10 * low for low, high in zip(rope.speed_ups.low, rope.speed_ups.high, strict=True))
+
+
+def test_a_baseline_asked_for_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(UserError, match=r"^--baseline=ropey is not a scheme of made-up; there are rope, sinusoidal$"):
+        compare(pair(), "ropey")
+
+
+def test_a_busy_machine_s_seconds_are_not_compared():
+    (panel,) = compare(pair(), busy=True).panels
+    assert not panel.one_machine
 
 
 def test_runs_that_share_no_seed_are_not_compared():
-    (panel,) = compare(sweep(run("rope", 1), run("sinusoidal", 0)))
+    (panel,) = panels(sweep(run("rope", 1), run("sinusoidal", 0)))
     assert "rope and sinusoidal share no seed: no speed-up can be given" in panel.notices
 
 
 def test_runs_still_going_are_compared_as_far_as_all_have_come():
     runs = [run("rope", 0, pace=2, upto=120, finished=False), run("sinusoidal", 0, upto=200, finished=False)]
-    (panel,) = compare(sweep(*runs))
+    (panel,) = panels(sweep(*runs))
     assert (panel.budget, panel.provisional) == (120, True)
     assert "rope, seed 0 is not finished: step 120 of 300" in panel.notices
-    assert arm(panel, "rope").marks[-1].in_steps.value == pytest.approx(2, rel=0.05)
-    assert "after the first 120 steps" in formatting.against(panel)
+    assert arm(panel, "rope").thresholds[-1].in_steps.value == pytest.approx(2, rel=0.05)
+    assert "after the first 120 steps" in sentences.verdict(panel)
 
 
 def test_once_every_scheme_has_a_finished_run_the_others_are_left_out():
     runs = [run("rope", 1, upto=100, finished=False), run("rope", 0), run("sinusoidal", 0), run("sinusoidal", 1)]
-    (panel,) = compare(sweep(*runs))
+    (panel,) = panels(sweep(*runs))
     assert (panel.budget, panel.provisional) == (300, False)
     assert [one.seed for one in arm(panel, "rope").runs] == [0]
 
 
 def test_seconds_from_two_machines_are_flagged():
-    (panel,) = compare(sweep(run("rope", 0, hardware="fast"), run("sinusoidal", 0, hardware="slow")))
+    (panel,) = panels(sweep(run("rope", 0, hardware="fast"), run("sinusoidal", 0, hardware="slow")))
     assert "seconds are not comparable: the runs were on fast, slow" in panel.notices

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from posenc.analysis.convergence import Estimate, judge, level_at, mean, reached, speed_up
+from posenc.analysis.convergence import Estimate, level_at, mean, reached, speed_up, verdict
 
 STEPS = np.arange(10.0, 110.0, 10.0)
 losses = st.lists(st.floats(0.1, 10), min_size=10, max_size=10)
@@ -86,7 +86,14 @@ def test_the_interval_covers_the_truth_where_the_bootstrap_does_not(seeds):
 def test_one_seed_has_no_interval_and_no_verdict():
     for estimate in (mean([2.0]), speed_up([100], [50])):
         assert (estimate.low, estimate.high) == (None, None)
-    assert judge(speed_up([100], [50])) == "undecided"
+    assert verdict(speed_up([100], [50])) == "no verdict"
+
+
+def test_two_seeds_have_an_interval_and_no_verdict():
+    estimate = speed_up([100, 100], [50, 50.5])
+    assert estimate.low is not None
+    assert estimate.low > 1
+    assert verdict(estimate) == "no verdict"
 
 
 def test_a_mean_over_seeds_of_which_one_never_got_there_is_not_a_number():
@@ -96,8 +103,15 @@ def test_a_mean_over_seeds_of_which_one_never_got_there_is_not_a_number():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(1.1, 1.4, "faster"), (0.6, 0.9, "slower"), (0.9, 1.2, "not distinguishable"), (1.0, 1.2, "not distinguishable")],
+    ("low", "high", "expected"),
+    [
+        (1.1, 1.4, "faster"),
+        (0.6, 0.9, "slower"),
+        (0.9, 1.2, "not distinguishable"),
+        (1.0, 1.2, "not distinguishable"),
+        (0.03, 46.2, "not determined"),
+        (1.1, 46.2, "not determined"),
+    ],
 )
-def test_the_verdict_comes_from_the_interval_alone(low, high, verdict):
-    assert judge(Estimate(1.05, low, high, seeds=3)) == verdict
+def test_the_verdict_comes_from_the_interval_alone(low, high, expected):
+    assert verdict(Estimate(1.05, low, high, seeds=3)) == expected

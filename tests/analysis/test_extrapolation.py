@@ -4,27 +4,29 @@ import numpy as np
 import pytest
 
 from posenc.analysis.comparison import compare
-from posenc.analysis.extrapolation import beyond, bits_band, position_band
-from posenc.report import figures
-from posenc.report.length_tables import lengths_csv, positions_csv
+from posenc.report import csv_tables, figures, sentences
 from tests.analysis.synthetic import run, sweep, with_lengths
 
 
-def panel(*, slopes=(0.1, 0.2, 0.3)):
+def comparison(*, slopes=(0.1, 0.2, 0.3)):
     """The bits of rope rise by its slope a doubling; the learned table ends at the training length."""
     rope = [with_lengths(run("rope", seed), slope) for seed, slope in enumerate(slopes)]
     learned = [with_lengths(run("learned", seed), 0.0, rows=256) for seed in range(len(slopes))]
-    return compare(sweep(*rope, *learned), "learned")[0]
+    return compare(sweep(*rope, *learned), "learned")
 
 
-def arm(scheme, of=None):
-    return next(arm for arm in (of or panel()).arms if arm.scheme == scheme)
+def longer(**made):
+    (panel,) = comparison(**made).panels
+    assert panel.extrapolation is not None
+    return panel.extrapolation
+
+
+def row(scheme):
+    return next(row for row in longer().rows if row.scheme == scheme)
 
 
 def test_bits_are_means_over_seeds_and_changes_are_paired():
-    told = beyond(panel())
-    assert told is not None
-    rope = next(row for row in told.rows if row.scheme == "rope")
+    rope = row("rope")
     assert rope.bits[4.0].value == pytest.approx(2 + 2 * 0.2)
     assert rope.change[8.0].value == pytest.approx(3 * 0.2)
     assert rope.change[1.0].value == 0
@@ -32,13 +34,12 @@ def test_bits_are_means_over_seeds_and_changes_are_paired():
 
 
 def test_what_has_no_entry_is_never_a_number():
-    told = beyond(panel())
-    assert told is not None
-    learned = next(row for row in told.rows if row.scheme == "learned")
+    learned = row("learned")
     assert list(learned.bits) == list(learned.change) == [1.0]
-    assert told.gaps == ("No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions",)
-    assert list(bits_band(arm("learned")).x) == [1.0]
-    assert max(position_band(arm("learned")).x) < 256
+    gap = "No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions"
+    assert sentences.gaps(longer()) == [gap]
+    assert list(learned.by_length.x) == [1.0]
+    assert max(learned.by_position.x) < 256
 
 
 @pytest.mark.parametrize(
@@ -51,35 +52,35 @@ def test_what_has_no_entry_is_never_a_number():
     ],
 )
 def test_the_sentence_follows_from_the_interval(slopes, change):
-    told = beyond(panel(slopes=slopes))
-    assert told is not None
+    said = sentences.extrapolation(longer(slopes=slopes))
     without = "learned has no entry (it can place only 256 positions)."
-    assert told.sentence == f"In windows of 512 tokens, twice those trained at, a byte costs {change}; {without}"
+    assert said == f"In windows of 512 tokens, twice those trained at, a byte costs {change}; {without}"
 
 
 def test_a_panel_that_was_not_evaluated_has_nothing_to_show(tmp_path):
     plain = compare(sweep(run("rope", 0), run("learned", 0)), "learned")
-    assert beyond(plain[0]) is None
+    assert plain.panels[0].extrapolation is None
     figures.save_all(plain, tmp_path)
     assert not (tmp_path / "lengths.png").exists()
 
 
 def test_seeds_that_were_not_evaluated_are_counted():
-    told = beyond(compare(sweep(with_lengths(run("rope", 0), 0.1), run("rope", 1), run("learned", 0)), "learned")[0])
-    assert told is not None
-    assert [(row.scheme, row.seeds) for row in told.rows] == [("rope", "1 of 2")]
+    runs = (with_lengths(run("rope", 0), 0.1), run("rope", 1), run("learned", 0))
+    found = compare(sweep(*runs), "learned").panels[0].extrapolation
+    assert found is not None
+    assert [(row.scheme, row.evaluated, row.seeds) for row in found.rows] == [("rope", 1, 2)]
 
 
 def test_positions_rise_from_the_first_to_the_last_and_none_comes_twice():
-    band = position_band(arm("rope"))
+    band = row("rope").by_position
     assert list(band.x) == sorted(set(band.x))
     assert band.x[0] == 1
     assert 1500 < band.x[-1] < 2048
 
 
 def test_the_tables_to_be_kept_hold_every_run_and_length():
-    rows = lengths_csv([panel()]).splitlines()
+    rows = csv_tables.lengths(comparison()).splitlines()
     assert len(rows) == 1 + 2 * 3 * 6
     assert ",rope,1,2,512,8,1.52492,2.20000," in rows
     assert ",learned,0,8,2048,0,,,it can place only 256 positions" in rows
-    assert positions_csv([panel()]).splitlines()[1].startswith(",rope,0,256,0,0,")
+    assert csv_tables.positions(comparison()).splitlines()[1].startswith(",rope,0,256,0,0,")

@@ -12,7 +12,7 @@ import pytest
 from posenc.analysis.comparison import compare
 from posenc.analysis.runs import Sweep, read_folder
 from posenc.analysis.wandb_runs import read_group
-from posenc.report import formatting
+from posenc.report import formatting, sentences
 from tests.conftest import ROOT, clean_environment
 from tests.tracking.wandb_answers import StandIn
 from tests.tracking.wandb_stand_in import answers_500, silent, stand_in
@@ -62,7 +62,7 @@ def test_the_runs_on_the_server_are_those_on_disk(swept, monkeypatch):
             np.testing.assert_allclose(values, other.curve[name])
         assert {key: one.summary[key] for key in other.summary} == other.summary
         assert {"bits_per_byte", "parameters", "versions", "hardware", "commit"} <= other.summary.keys()
-    assert formatting.against(compare(here)[0]) == formatting.against(compare(there)[0])
+    assert sentences.verdict(compare(here).panels[0]) == sentences.verdict(compare(there).panels[0])
 
 
 def test_the_report_there_has_the_words_the_table_and_the_curves_by_scheme(swept, server, tmp_path):
@@ -73,10 +73,10 @@ def test_the_report_there_has_the_words_the_table_and_the_curves_by_scheme(swept
     assert (view["entityName"], view["projectName"], view["type"]) == ("team", "posenc", "runs")
     blocks = json.loads(view["spec"])["blocks"]
     text = "\n".join(block["content"] for block in blocks if block["type"] == "markdown-block")
-    (panel,) = compare(read_folder(swept[1]))
-    assert formatting.against(panel) in text
+    (panel,) = compare(read_folder(swept[1])).panels
+    assert sentences.verdict(panel) in text
     for arm in panel.arms:
-        assert f"| {arm.scheme} | {arm.seeds} | 0.03M | {formatting.interval(arm.loss)} |" in text
+        assert f"| {arm.scheme} | {len(arm.runs)} | 0.03M | {formatting.interval(arm.loss)} |" in text
     (grid,) = (block["metadata"] for block in blocks if block["type"] == "panel-grid")
     (runs,) = grid["runSets"]
     assert runs["grouping"] == [{"section": "run", "name": "jobType"}]

@@ -157,6 +157,24 @@ def test_the_share_is_the_encoding_s_variance_over_that_of_the_sum(tokens_scale)
     assert share == pytest.approx(encoding / (encoding + (0.02 * tokens_scale) ** 2), rel=0.05)
 
 
+class Doubled(PositionScheme):
+    """Twice the channels, the new ones empty, so that no logit changes."""
+
+    def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return torch.cat([q, 0 * q], -1), torch.cat([k, 0 * k], -1)
+
+
+@pytest.mark.parametrize("low", [False, True])  # torch's own kernel, and products in bfloat16
+def test_logits_are_divided_by_the_root_of_the_head_dimension_however_many_channels_a_scheme_returns(low):
+    SCHEMES["doubled"] = Doubled
+    one, other = model("none"), model("doubled")
+    del SCHEMES["doubled"]
+    with torch.autocast("cpu", torch.bfloat16, enabled=low), torch.no_grad():
+        torch.testing.assert_close(one(tokens()), other(tokens()), rtol=0, atol=0.02 if low else 1e-5)
+        for probs, others in zip(one.attention_probs(tokens()), other.attention_probs(tokens()), strict=True):
+            torch.testing.assert_close(probs, others, rtol=0, atol=0.02 if low else 1e-5)
+
+
 def test_the_initial_loss_is_that_of_a_uniform_guess():
     logits = Transformer(VOCAB, CONTEXT, 2, WIDTH, HEADS, PositionScheme())(tokens())
     assert logits.std() < 0.2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc.model.attention import Attention, PositionContext
-from posenc.positions import Bounded, PositionScheme, Rotary, Xpos, permute_layout
+from posenc.positions import Bounded, NopeHybrid, PositionScheme, Rotary, Xpos, permute_layout
 from posenc.positions.apply_rotary import LAYOUTS
 
 layouts = st.sampled_from(sorted(LAYOUTS))
@@ -205,6 +205,15 @@ def test_an_xpos_score_falls_with_the_distance_where_a_rope_score_turns_only(off
     assert xpos_score(x, x, offset, 0) == pytest.approx(turned.item() * (2 / 7) ** (offset / 512), rel=1e-4)
 
 
+def test_of_a_nope_hybrid_s_layers_the_last_of_every_four_has_no_positions():
+    scheme = NopeHybrid(16)
+    x, positions = randn(1, 1, 5, 16), torch.arange(5)
+    rotated, _ = Rotary(16).rotate(x, x, positions)
+    for index in range(12):
+        expected = x if index in (3, 7, 11) else rotated
+        assert torch.equal(scheme.layer(index).rotate(x, x, positions)[0], expected)
+
+
 HEADS, KEY_HEADS, SIZE = 4, 2, 8
 
 
@@ -265,6 +274,7 @@ def test_impossible_permutations_are_refused(rows, heads, to, sentence):
         (lambda: Xpos(16, gamma=0.0), "gamma=0.0 must be a positive number"),
         (lambda: Xpos(16, scale_base=-1.0), "scale_base=-1.0 must be a positive number"),
         (lambda: Xpos(15), "head_dim=15 .* even number"),
+        (lambda: NopeHybrid(16, every=1), "every=1 must be at least 2"),
     ],
 )
 def test_impossible_settings_of_the_variants_are_refused(build, sentence):

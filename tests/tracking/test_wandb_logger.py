@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from posenc.storage.csv_files import COLUMNS, MetricsFile
+from posenc.storage.csv_files import MetricsFile
+from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
 from tests.conftest import clean_environment, only
@@ -164,10 +165,3 @@ def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_i
     told = capfd.readouterr()
     assert told.out == "W&B cannot be used (half installed): the curve goes to metrics.csv alone.\n"
     assert told.err == ""
-
-
-def test_a_time_that_is_none_is_refused(directory):
-    with pytest.raises(ValueError, match="timeout=0 must be positive"):
-        loggers.weights_and_biases(directory, {}, timeout=0)
-    with pytest.raises(ValueError, match="upload=-1 must be positive"):
-        loggers.weights_and_biases(directory, {}, upload=-1)

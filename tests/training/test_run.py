@@ -12,7 +12,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posenc.storage.csv_files import COLUMNS, read_csv
+from posenc.storage.csv_files import read_csv
+from posenc.storage.metrics import COLUMNS
 from tests.conftest import ROOT, SCHEMES, clean_environment, only
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")
@@ -37,6 +38,8 @@ def test_every_scheme_learns_more_than_position_free_statistics(scheme, train, t
     summary = json.loads((run / "summary.json").read_text())
     assert summary["val_loss"] < 2.75
     assert summary["bits_per_byte"] == pytest.approx(summary["val_loss"] / 0.693147, rel=1e-5)
+    added = [bool(row["position_share"]) for row in read_csv(run / "metrics.csv")]
+    assert added == [scheme in ("learned", "sinusoidal")] * 3
     assert str(run) in result.stdout
     for word in ("validation loss", "bits per byte", "tokens/s"):
         assert word in result.stdout

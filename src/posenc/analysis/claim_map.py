@@ -14,14 +14,11 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from posenc.analysis.convergence import CONFIDENCE, Estimate, mean, reached, speed_up
+from posenc.analysis.convergence import CONFIDENCE, SEEDS_FOR_A_VERDICT, Estimate, mean, reached, speed_up
 from posenc.errors import UserError
 
 PLATEAU = 0.1
 """Nats under the bigram model that a baseline must be for its end to be more than the end of a plateau."""
-
-VERDICT_SEEDS = 3
-"""Fewer seeds give figures, and neither an interval nor a verdict."""
 
 BACKBONE = "backbone"
 
@@ -174,7 +171,7 @@ def _ratio(tokens: int, needed: Sequence[float]) -> Estimate:
 
 def _figures_only(estimate: Estimate) -> Estimate:
     """Without its interval where there are too few seeds for one."""
-    if estimate.seeds >= VERDICT_SEEDS:
+    if estimate.seeds >= SEEDS_FOR_A_VERDICT:
         return estimate
     return Estimate(estimate.value, None, None, estimate.seeds, estimate.missed)
 

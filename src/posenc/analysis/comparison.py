@@ -1,80 +1,29 @@
-"""Runs side by side: which may be compared, and what comes out."""
+"""Runs side by side: which may be compared, how far they have come, and what comes out. Computed once, here."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from posenc.analysis import convergence, fairness
-from posenc.analysis.convergence import FRACTIONS, Estimate
+from posenc.analysis.arms import Arm, Threshold, beside
+from posenc.analysis.attention_heads import HeadAnalysis, NGramBaseline, analyse_heads, ngram_baseline
+from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
+from posenc.analysis.extrapolation import Extrapolation, extrapolation
+from posenc.analysis.published import Reproduction, reproduction
 from posenc.analysis.runs import Run, Sweep
+from posenc.analysis.settings import settings
 from posenc.errors import UserError
 
-Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""Two curves of one seed: the baseline's and a scheme's."""
+BASELINE = "sinusoidal"
+"""The scheme the others are held against, unless another is asked for."""
 
 EARLY = 4
 """Validations that unfinished runs must have behind them to be compared."""
 
+TUNED = ("optim", "pos", "schedule")
+"""What a search may choose for each scheme; anything else must be the same for all."""
 
-@dataclass(frozen=True)
-class Mark:
-    """What a scheme needs to one of the baseline's losses.
-
-    Attributes:
-        fraction: of the budget, at which the baseline has that loss.
-        level: the baseline's loss there, mean over seeds; each seed is held against its own.
-        steps: to that loss.
-        in_steps, in_seconds: speed-up over the baseline; tokens go with the steps, since every batch is alike.
-    """
-
-    fraction: float
-    level: float
-    steps: Estimate
-    in_steps: Estimate
-    in_seconds: Estimate
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One scheme of a panel: its runs and what they come to.
-
-    Attributes:
-        scheme: its name.
-        runs: one a seed, cut to the panel's budget.
-        loss, bits: the last validation loss in nats per token and in bits per byte.
-        parameters: of the model; None while no run is finished.
-        tokens_per_s: median over runs; None while no run is finished.
-        marks: one for each of FRACTIONS; empty where there is nothing to compare with.
-        headline: at the last loss that both this scheme and the baseline reach; None where there is no baseline. For
-            a faster scheme it is the last of the marks; for a slower one it is still a number.
-        diverged: runs left out because their loss is not a number.
-    """
-
-    scheme: str
-    runs: tuple[Run, ...]
-    loss: Estimate
-    bits: Estimate | None
-    parameters: int | None
-    tokens_per_s: float | None
-    marks: tuple[Mark, ...] = ()
-    headline: Mark | None = None
-    diverged: int = 0
-
-    @property
-    def verdict(self) -> str:
-        """Faster, slower, not distinguishable or undecided; empty where there is no baseline.
-
-        A scheme that lost runs is not called faster for the rest of them.
-        """
-        verdict = convergence.judge(self.headline.in_steps) if self.headline else ""
-        return "undecided" if self.diverged and verdict == "faster" else verdict
-
-    @property
-    def seeds(self) -> str:
-        """How many, of how many that were begun."""
-        return f"{len(self.runs)} of {len(self.runs) + self.diverged}" if self.diverged else str(len(self.runs))
+Schemes = Mapping[str, Sequence[Run]]
+"""The runs of each scheme."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +35,15 @@ class Panel:
         baseline: the scheme the others are held against.
         budget: steps compared.
         provisional: whether that is less than the runs are to be trained for.
-        arms: the schemes.
+        arms: the schemes, the lowest loss first.
         tuned: whether a search chose each scheme's own hyperparameters: the comparison is of best against best.
         chosen: what it chose, by key and scheme.
         one_machine: whether seconds may be compared.
         notices: what a reader must know, a sentence each.
+        ngram: the loss that can be had without order; None where that is not known.
+        heads: what the attention heads do; None where they were not measured.
+        extrapolation: longer windows; None where none was evaluated.
+        reproduction: the paper's figure that these runs repeat, if they do.
     """
 
     setting: Mapping[str, Any]
@@ -102,6 +55,10 @@ class Panel:
     chosen: Mapping[str, Mapping[str, Any]]
     one_machine: bool
     notices: tuple[str, ...]
+    ngram: NGramBaseline | None
+    heads: HeadAnalysis | None
+    extrapolation: Extrapolation | None
+    reproduction: Reproduction | None
 
     @property
     def title(self) -> str:
@@ -113,155 +70,187 @@ class Panel:
         return tuple(arm for arm in self.arms if arm.headline and arm.scheme != self.baseline)
 
     @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """Those of one rival, for their fractions and levels; empty where nothing is compared."""
+        return self.rivals[0].thresholds if self.rivals else ()
+
+    @property
     def kind(self) -> str:
         """Which comparison this is, in a word."""
         return "tuned" if self.tuned else "matched"
 
 
-def compare(sweep: Sweep, baseline: str = "sinusoidal") -> tuple[Panel, ...]:
-    """One panel a setting.
+@dataclass(frozen=True)
+class Comparison:
+    """A sweep, analysed: tables, pages, figures and files only render it.
+
+    Attributes:
+        sweep: the runs as read.
+        panels: one for each setting.
+    """
+
+    sweep: Sweep
+    panels: tuple[Panel, ...]
+
+    @property
+    def baseline(self) -> str:
+        return self.panels[0].baseline
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(arm.scheme for panel in self.panels for arm in panel.arms))
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Each once, the sweep's first."""
+        return tuple(dict.fromkeys([*self.sweep.notices, *(said for panel in self.panels for said in panel.notices)]))
+
+
+def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Comparison:
+    """Analyse a sweep.
+
+    Args:
+        sweep: the runs.
+        baseline: the scheme the others are held against; by default BASELINE, and without it nothing is compared.
+        busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
 
     Raises:
-        UserError: if there are no runs.
+        UserError: if there are no runs, or none of the baseline asked for.
     """
     if not sweep.runs:
         raise UserError(f"no runs in {sweep.name}")
-    return tuple(_panel(setting, runs, baseline, sweep) for setting, runs in fairness.panels(sweep.runs))
+    schemes = sorted({run.scheme for run in sweep.runs})
+    if baseline is not None and baseline not in schemes:
+        raise UserError(f"--baseline={baseline} is not a scheme of {sweep.name}; there are {', '.join(schemes)}")
+    panels = (_panel(setting, runs, baseline or BASELINE, sweep, busy) for setting, runs in settings(sweep.runs))
+    return Comparison(sweep, tuple(panels))
 
 
-def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep) -> Panel:
-    arms, notices = fairness.by_scheme(runs)
-    chosen, strangers = fairness.differences(arms, baseline, bool(sweep.search))
-    notices += strangers.values()
-    alike = {scheme: every for scheme, every in arms.items() if scheme not in strangers}
-    budget, compared, provisional = fairness.budget(alike, baseline)
-    kept = {scheme: [_cut(run, budget) for run in alike[scheme] if run.last_step >= budget] for scheme in compared}
-    notices += _unfinished(alike, compared)
-    if baseline not in kept:
-        others = ", ".join(arms)
-        notices.append(f"the baseline {baseline} is missing (there are {others}): no speed-up can be given")
-    machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
-    if len(machines) > 1:
-        notices.append(f"seconds are not comparable: the runs were on {', '.join(machines)}")
+def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep, busy: bool) -> Panel:
+    schemes, repeated = _by_scheme(runs)
+    chosen, strangers = _differences(schemes, baseline, bool(sweep.search))
+    alike = {scheme: every for scheme, every in schemes.items() if scheme not in strangers}
+    budget, compared, provisional = _budget(alike, baseline)
+    kept = {scheme: [run.until(budget) for run in alike[scheme] if run.last_step >= budget] for scheme in compared}
     early = provisional and min(len(run.curve["step"]) for every in kept.values() for run in every) < EARLY
-    if early:
-        notices.append(f"fewer than {EARLY} validations so far: no speed-up yet")
-    drawn = []
-    for scheme, every in kept.items():
-        pairs = [] if early else _pairs(every, kept.get(baseline, ()))
-        if baseline in kept and not early and not pairs:
-            notices.append(f"{scheme} and {baseline} share no seed: no speed-up can be given")
-        lost = sum(run.scheme == scheme and fairness.alike(run, every[0]) for run in sweep.diverged)
-        drawn.append(_arm(scheme, every, pairs, budget, lost))
+    arms = [
+        beside(scheme, every, () if early else kept.get(baseline, ()), budget, _lost(sweep.diverged, every[0]))
+        for scheme, every in kept.items()
+    ]
     for scheme in strangers:
-        begun = [_cut(run, budget) for run in arms[scheme] if run.curve["step"][0] <= budget]
-        drawn += [_arm(scheme, begun, [], budget, 0)] if begun else []
-    drawn.sort(key=lambda arm: arm.loss.value)
-    if max(len(arm.runs) for arm in drawn) < 2:
-        notices.append("one seed only: there is no interval, and so no verdict")
+        begun = [run.until(budget) for run in schemes[scheme] if run.curve["step"][0] <= budget]
+        arms += [Arm(scheme, tuple(begun))] if begun else []
+    arms.sort(key=lambda arm: arm.loss.value)
+    machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
+    ngram = ngram_baseline(arms)
     return Panel(
         setting=setting,
         baseline=baseline,
         budget=budget,
         provisional=provisional,
-        arms=tuple(drawn),
+        arms=tuple(arms),
         tuned=bool(sweep.search),
         chosen=chosen,
-        one_machine=len(machines) < 2,
-        notices=tuple(notices),
-    )
+        one_machine=len(machines) < 2 and not busy,
+        notices=(
+            *repeated, *strangers.values(), *_unfinished(alike, compared),
+            *_not_compared(arms, kept, baseline, early), *_about_seconds(machines, busy),
+        ),
+        ngram=ngram,
+        heads=analyse_heads(arms, ngram),
+        extrapolation=extrapolation(arms),
+        reproduction=None if provisional else reproduction(arms, baseline, budget),
+    )  # fmt: skip
 
 
-def _unfinished(arms: fairness.Arms, compared: Sequence[str]) -> list[str]:
-    going_on = [run for every in arms.values() for run in every if not run.finished]
-    notices = [f"{run.name} is not finished: step {run.last_step} of {run.budget}" for run in going_on]
-    waiting = [scheme for scheme in arms if scheme not in compared]
-    return notices + [f"{scheme} is not compared before one of its runs is finished" for scheme in waiting]
+def _lost(diverged: Sequence[Run], run: Run) -> int:
+    """How many runs that diverged are of the same arm as this one."""
+    return sum(other.scheme == run.scheme and _alike(other, run) for other in diverged)
 
 
-def _cut(run: Run, budget: int) -> Run:
-    """The same run up to a step."""
-    inside = run.curve["step"] <= budget
-    return replace(run, curve={name: values[inside] for name, values in run.curve.items()})
+def _unfinished(schemes: Schemes, compared: Sequence[str]) -> Iterator[str]:
+    for run in (run for every in schemes.values() for run in every if not run.finished):
+        yield f"{run.name} is not finished: step {run.last_step} of {run.budget}"
+    for scheme in schemes:
+        if scheme not in compared:
+            yield f"{scheme} is not compared before one of its runs is finished"
 
 
-def _arm(scheme: str, runs: Sequence[Run], pairs: Sequence[Pair], budget: int, diverged: int) -> Arm:
-    finished = [run.summary for run in runs if run.finished]
-    last = [float(run.curve["val_loss"][-1]) for run in runs]
-    # A summary's bits are those of its last loss; a run cut short has as many more as its loss is higher.
-    bits = [
-        loss * run.summary["bits_per_byte"] / run.summary["val_loss"]
-        for run, loss in zip(runs, last, strict=True)
-        if "bits_per_byte" in run.summary  # not so while a run goes on, and never where a model fills blanks
-    ]
-    return Arm(
-        scheme,
-        tuple(runs),
-        convergence.mean(last),
-        convergence.mean(bits) if len(bits) == len(runs) else None,
-        finished[0]["parameters"] if finished else None,
-        float(np.median([summary["tokens_per_s"] for summary in finished])) if finished else None,
-        tuple(_mark(fraction, _levels(pairs, 0, fraction * budget), pairs) for fraction in FRACTIONS) if pairs else (),
-        _mark(1.0, list(map(max, *(_levels(pairs, side, budget) for side in (0, 1)))), pairs) if pairs else None,
-        diverged,
-    )
+def _not_compared(arms: Sequence[Arm], kept: Schemes, baseline: str, early: bool) -> Iterator[str]:
+    """Why there is no speed-up, or no verdict."""
+    if baseline not in kept:
+        others = ", ".join(arm.scheme for arm in arms)
+        yield f"the baseline {baseline} is missing (there are {others}): no speed-up can be given"
+    elif early:
+        yield f"fewer than {EARLY} validations so far: no speed-up yet"
+    else:
+        for arm in arms:
+            if arm.scheme in kept and arm.headline is None:
+                yield f"{arm.scheme} and {baseline} share no seed: no speed-up can be given"
+    seeds = max(len(arm.runs) for arm in arms)
+    if seeds < SEEDS_FOR_A_VERDICT:
+        yield f"{'one seed' if seeds == 1 else f'{seeds} seeds'} only: no verdict under {SEEDS_FOR_A_VERDICT}"
 
 
-def _pairs(arm: Sequence[Run], baseline: Sequence[Run]) -> list[Pair]:
-    """The baseline's curve and the scheme's, for each seed that both have."""
-    theirs = {run.seed: run.curve for run in baseline}
-    return [(theirs[run.seed], run.curve) for run in arm if run.seed in theirs]
+def _about_seconds(machines: Sequence[str], busy: bool) -> Iterator[str]:
+    if len(machines) > 1:
+        yield f"seconds are not comparable: the runs were on {', '.join(machines)}"
+    if busy:
+        yield "seconds and tokens/s say nothing about the schemes: the machine did other work beside the runs"
 
 
-def _levels(pairs: Sequence[Pair], side: int, step: float) -> list[float]:
-    """The loss of the baseline (side 0) or of the scheme (side 1) at a step, seed by seed."""
-    return [convergence.level_at(pair[side]["step"], pair[side]["val_loss"], step) for pair in pairs]
+def _alike(run: Run, other: Run) -> bool:
+    """Whether two runs of a scheme differ in nothing but the seed, as far as both are known."""
+    return all(run.setting[key] == other.setting[key] for key in run.setting.keys() & other.setting.keys())
 
 
-def _mark(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) -> Mark:
-    """Each seed at its own level."""
-
-    def to_level(axis: str, side: int) -> list[float]:
-        return [
-            convergence.reached(pair[side][axis], pair[side]["val_loss"], level)
-            for pair, level in zip(pairs, levels, strict=True)
-        ]
-
-    return Mark(
-        fraction,
-        float(np.mean(levels)),
-        convergence.mean(to_level("step", 1)),
-        convergence.speed_up(to_level("step", 0), to_level("step", 1)),
-        convergence.speed_up(to_level("seconds", 0), to_level("seconds", 1)),
-    )
+def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
+    """The runs of each scheme, one a seed, and a sentence for each that is one too many."""
+    schemes: dict[str, dict[int, Run]] = {}
+    notices = []
+    for run in sorted(runs, key=lambda run: (run.seed, not run.finished)):
+        seeds = schemes.setdefault(run.scheme, {})
+        if run.seed in seeds:
+            notices.append(f"{run.name} is there more than once; {seeds[run.seed].source} is shown")
+        else:
+            seeds[run.seed] = run
+    return {scheme: list(seeds.values()) for scheme, seeds in schemes.items()}, notices
 
 
-def without_seconds(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """The same panels for runs beside other work, whose seconds say nothing about the schemes."""
-    told = "seconds and tokens/s say nothing about the schemes: the machine did other work beside the runs"
-    return tuple(replace(panel, one_machine=False, notices=(*panel.notices, told)) for panel in panels)
+def _differences(schemes: Schemes, baseline: str, searched: bool) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What a search chose for each scheme, and a sentence for each scheme that was not treated like the baseline.
 
-
-def marks_at(arm: Arm, panel: Panel, fractions: Sequence[float]) -> list[Mark]:
-    """The arm at the baseline's loss after other shares of the budget than the usual ones."""
-    (baseline,) = (other for other in panel.arms if other.scheme == panel.baseline)
-    pairs = _pairs(arm.runs, baseline.runs)
-    return [_mark(fraction, _levels(pairs, 0, fraction * panel.budget), pairs) for fraction in fractions]
-
-
-def speed_up_by_level(arm: Arm, baseline: Arm, levels: Sequence[float]) -> list[Estimate]:
-    """Speed-up in steps at losses that are the same for every seed, for a curve over them.
-
-    The baseline must reach every level with every shared seed.
+    Without the baseline every scheme is held against the first.
     """
-    pairs = _pairs(arm.runs, baseline.runs)
-    return [_mark(1.0, [level] * len(pairs), pairs).in_steps for level in levels]
+    reference = baseline if baseline in schemes else next(iter(schemes))
+    merged = {
+        scheme: {key: value for run in runs for key, value in run.setting.items()} for scheme, runs in schemes.items()
+    }
+    chosen: dict[str, dict[str, Any]] = {}
+    strangers: dict[str, str] = {}
+    for key in sorted({key for setting in merged.values() for key in setting}):
+        group = key.partition(".")[0]
+        values = {scheme: setting[key] for scheme, setting in merged.items() if key in setting}
+        if group == "pos" and not searched or len({str(value) for value in values.values()}) < 2:
+            continue
+        if searched and group in TUNED:
+            chosen[key] = values
+            continue
+        ours = values.get(reference)
+        for scheme, value in values.items():
+            if reference in values and value != ours:
+                sentence = f"{scheme} and {reference} cannot be compared: {key} is {value} for {scheme} and {ours} for "
+                strangers.setdefault(scheme, sentence + reference)
+    return chosen, strangers
 
 
-def common_levels(baseline: Arm, budget: int, count: int = 60) -> list[float]:
-    """The baseline's mean loss from a tenth of the budget on, down to the last level that all its seeds reach."""
-    end = max(float(np.min(run.curve["val_loss"])) for run in baseline.runs)
-    curves = [(run.curve["step"], run.curve["val_loss"]) for run in baseline.runs]
-    steps = np.linspace(budget / 10, budget, count)
-    means = [float(np.mean([convergence.level_at(*curve, step) for curve in curves])) for step in steps]
-    return [*(level for level in means if level > end), end]
+def _budget(schemes: Schemes, baseline: str) -> tuple[int, list[str], bool]:
+    """Steps to compare, the schemes that have come so far, and whether that is only a beginning.
+
+    With the baseline and another scheme finished, those are compared in full; otherwise all, as far as the furthest run
+    of each has come.
+    """
+    finished = [scheme for scheme, runs in schemes.items() if any(run.finished for run in runs)]
+    complete = len(finished) == len(schemes) or (baseline in finished and len(finished) > 1)
+    compared = finished if complete else list(schemes)
+    return min(max(run.last_step for run in schemes[scheme]) for scheme in compared), compared, not complete

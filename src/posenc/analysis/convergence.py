@@ -7,15 +7,24 @@ the validation loss there. What is never reached is infinite, never a number mad
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+Array = NDArray[np.float64]
+
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the baseline's budget whose loss is a threshold. The last is the headline."""
 
 CONFIDENCE = 0.95
+
+SEEDS_FOR_A_VERDICT = 3
+"""Two seeds have an interval, of one degree of freedom: too wide to decide, or narrow by luck."""
+
+WIDEST = 10.0
+"""An interval whose ends are further apart than this factor says nothing about a ratio."""
 
 
 def level_at(step: ArrayLike, loss: ArrayLike, at: float) -> float:
@@ -39,7 +48,7 @@ def reached(x: ArrayLike, loss: ArrayLike, level: float) -> float:
     return float(x[first - 1] + share * (x[first] - x[first - 1]))
 
 
-def _running_minimum(loss: ArrayLike) -> NDArray[np.float64]:
+def _running_minimum(loss: ArrayLike) -> Array:
     return np.fmin.accumulate(np.asarray(loss, float))
 
 
@@ -62,8 +71,31 @@ class Estimate:
     missed: int = 0
     bootstrap: tuple[float, float] | None = None
 
+    @property
+    def determined(self) -> bool:
+        """Whether a positive quantity, such as a ratio, is known to a factor of WIDEST."""
+        return self.low is not None and self.high is not None and self.low > 0 and self.high <= WIDEST * self.low
 
-def mean(values: Sequence[float]) -> Estimate:
+
+@dataclass(frozen=True)
+class Band:
+    """Estimates along an axis; where there is no interval, low and high are the value."""
+
+    x: Array
+    middle: Array
+    low: Array
+    high: Array
+
+
+def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
+    """One estimate at each point of x (points,)."""
+    columns = [
+        (e.value, e.value, e.value) if e.low is None or e.high is None else (e.value, e.low, e.high) for e in estimates
+    ]
+    return Band(np.asarray(x, float), *np.array(columns, float).reshape(-1, 3).T)
+
+
+def mean(values: ArrayLike) -> Estimate:
     """Arithmetic mean with Student's interval."""
     finite = np.asarray(values, float)
     missed = int(np.sum(~np.isfinite(finite)))
@@ -94,12 +126,12 @@ def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:
     return Estimate(value, float(low), float(high), len(logs), bootstrap=_bootstrap(logs))
 
 
-def _student(values: NDArray[np.float64]) -> tuple[float, float]:
+def _student(values: Array) -> tuple[float, float]:
     margin = stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values)
     return float(values.mean() - margin), float(values.mean() + margin)
 
 
-def _bootstrap(logs: NDArray[np.float64]) -> tuple[float, float]:
+def _bootstrap(logs: Array) -> tuple[float, float]:
     if np.ptp(logs) == 0:
         return float(np.exp(logs[0])), float(np.exp(logs[0]))
     drawn = stats.bootstrap((logs,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
@@ -107,14 +139,27 @@ def _bootstrap(logs: NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def judge(estimate: Estimate) -> str:
-    """A verdict from the interval alone: faster, slower, not distinguishable, or undecided without an interval."""
-    if estimate.seeds < 2:
-        return "undecided"
-    if estimate.missed == estimate.seeds:
-        return "slower"
-    if estimate.low is None or estimate.high is None:
-        return "not distinguishable"
-    if estimate.low > 1:
-        return "faster"
-    return "slower" if estimate.high < 1 else "not distinguishable"
+class Verdict(StrEnum):
+    """What an interval of a speed-up says."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "not distinguishable"
+    UNDETERMINED = "not determined"
+    UNDECIDED = "undecided"
+    NONE = "no verdict"
+
+
+def verdict(speed_up: Estimate) -> Verdict:
+    """From the interval alone; there is none with fewer than SEEDS_FOR_A_VERDICT seeds."""
+    if speed_up.seeds < SEEDS_FOR_A_VERDICT:
+        return Verdict.NONE
+    if speed_up.missed == speed_up.seeds:
+        return Verdict.SLOWER
+    if speed_up.low is None or speed_up.high is None:
+        return Verdict.SAME
+    if not speed_up.determined:
+        return Verdict.UNDETERMINED
+    if speed_up.low > 1:
+        return Verdict.FASTER
+    return Verdict.SLOWER if speed_up.high < 1 else Verdict.SAME

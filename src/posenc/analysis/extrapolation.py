@@ -1,4 +1,4 @@
-"""Beyond the training length: what the models of each scheme make of longer windows, over seeds."""
+"""Windows longer than those trained on: what the models of each scheme make of them, over seeds."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,86 +6,102 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posenc.analysis.bands import Band, over_seeds
-from posenc.analysis.comparison import Arm, Panel
-from posenc.analysis.convergence import Estimate, mean
-from posenc.storage.lengths_file import TIMES, AtLength, Lengths
+from posenc.analysis.arms import Arm
+from posenc.analysis.convergence import Band, Estimate, band, mean
+from posenc.storage.lengths_file import AtLength, Lengths
 
 HEADLINE = 2.0
-"""The multiple of the training length that the sentence is about, if there is an entry at it."""
+"""The multiple of the training length that is compared with it, if there is an entry at it."""
 
 
 @dataclass(frozen=True)
-class Row:
+class LengthResult:
     """One scheme.
 
     Attributes:
         scheme: its name.
-        seeds: runs evaluated, of how many there are.
+        evaluated, seeds: how many of its runs were evaluated, of how many.
         bits: bits per byte at each multiple of the training length that has an entry.
         change: bits per byte there less those at the training length, seed by seed.
         no_entry: why another multiple has none.
+        by_length: bits per byte against the multiple.
+        by_position: loss in nats per token against the position in a window.
     """
 
     scheme: str
-    seeds: str
+    evaluated: int
+    seeds: int
     bits: Mapping[float, Estimate]
     change: Mapping[float, Estimate]
     no_entry: Mapping[float, str]
+    by_length: Band
+    by_position: Band
 
 
 @dataclass(frozen=True)
-class Beyond:
+class Extrapolation:
     """What a panel's models make of longer windows.
 
     Attributes:
-        sentence: in words.
         context: the training length.
         lengths: tokens at each multiple.
         rows: a scheme each, those that were evaluated.
-        gaps: why there are multiples without an entry, a sentence for each reason.
+        headline: the multiple to be compared with the training length; None if none beyond it has an entry.
+        gaps: why there are multiples without an entry: schemes and multiples for each reason.
     """
 
-    sentence: str
     context: int
     lengths: Mapping[float, int]
-    rows: tuple[Row, ...]
-    gaps: tuple[str, ...]
+    rows: tuple[LengthResult, ...]
+    headline: float | None
+    gaps: tuple[tuple[tuple[str, ...], tuple[float, ...], str], ...]
 
 
-def beyond(panel: Panel) -> Beyond | None:
-    """The panel in longer windows, or None if none of its runs was evaluated there."""
-    rows = tuple(_row(arm) for arm in panel.arms if evaluated(arm))
+def extrapolation(arms: Sequence[Arm]) -> Extrapolation | None:
+    """The arms in longer windows, or None if none of their runs was evaluated there."""
+    rows = tuple(_row(arm, evaluated) for arm in arms if (evaluated := _evaluated(arm)))
     if not rows:
         return None
-    first = next(one for arm in panel.arms for one in evaluated(arm))
+    first = next(one for arm in arms for one in _evaluated(arm))
     lengths = {entry.times: entry.length for entry in first.entries}
-    return Beyond(_sentence(rows, lengths), first.context, lengths, rows, _gaps(rows))
+    beyond = [times for times in lengths if times > 1 and any(times in row.change for row in rows)]
+    headline = HEADLINE if HEADLINE in beyond else max(beyond, default=None)
+    return Extrapolation(first.context, lengths, rows, headline, tuple(_gaps(rows)))
 
 
-def evaluated(arm: Arm) -> list[Lengths]:
-    """Those of an arm's runs that were evaluated."""
+def _evaluated(arm: Arm) -> list[Lengths]:
     return [run.lengths for run in arm.runs if run.lengths is not None]
 
 
-def bits_band(arm: Arm) -> Band:
-    """Bits per byte against the multiple of the training length."""
-    every = [[np.nan if e.bits_per_byte is None else e.bits_per_byte for e in one.entries] for one in evaluated(arm)]
-    return over_seeds(np.array(TIMES), np.array(every))
+def _row(arm: Arm, evaluated: Sequence[Lengths]) -> LengthResult:
+    columns = zip(*(one.entries for one in evaluated), strict=True)
+    entries = {column[0].times: column for column in columns if not any(entry.no_entry for entry in column)}
+    bits = {times: [entry.bits_per_byte or 0.0 for entry in column] for times, column in entries.items()}
+    means = {times: mean(values) for times, values in bits.items()}
+    return LengthResult(
+        arm.scheme,
+        len(evaluated),
+        len(arm.runs),
+        means,
+        {times: mean(np.subtract(values, bits[1.0])) for times, values in bits.items() if 1.0 in bits},
+        {entry.times: entry.no_entry for one in evaluated for entry in one.entries if entry.no_entry},
+        band(list(means), list(means.values())),
+        _by_position(list(entries.values())),
+    )
 
 
-def position_band(arm: Arm) -> Band:
-    """Loss in nats per token against the position in a window, as far as every run has an entry.
+def _by_position(entries: Sequence[Sequence[AtLength]]) -> Band:
+    """As far as every run has an entry.
 
     Positions up to the training length are those of the windows of that length, since there are more of these; the
     rest are those of the longest windows. They count from 1, so that they can be drawn on a logarithmic axis; a bucket
     stands at its geometric middle.
     """
-    entries = _entries(arm)
     if not entries:
-        return over_seeds(np.empty(0), np.empty((1, 0)))
-    every = [list(_along(column[0], column[-1])) for column in zip(*entries.values(), strict=True)]
-    return over_seeds(np.array([x for x, _ in every[0]]), np.array([[loss for _, loss in one] for one in every]))
+        return band([], [])
+    runs = [list(_along(shortest, longest)) for shortest, longest in zip(entries[0], entries[-1], strict=True)]
+    losses = zip(*([loss for _, loss in run] for run in runs), strict=True)
+    return band([x for x, _ in runs[0]], [mean(column) for column in losses])
 
 
 def _along(shortest: AtLength, longest: AtLength) -> Iterator[tuple[float, float]]:
@@ -96,57 +112,12 @@ def _along(shortest: AtLength, longest: AtLength) -> Iterator[tuple[float, float
                 yield math.sqrt((first + 1) * end), loss
 
 
-def _entries(arm: Arm) -> dict[float, list[AtLength]]:
-    """The runs' entries at each multiple at which all of them have one."""
-    columns = zip(*(one.entries for one in evaluated(arm)), strict=True)
-    return {column[0].times: list(column) for column in columns if not any(entry.no_entry for entry in column)}
-
-
-def _row(arm: Arm) -> Row:
-    every, there = evaluated(arm), _entries(arm)
-    bits = {times: [entry.bits_per_byte or 0.0 for entry in column] for times, column in there.items()}
-    return Row(
-        arm.scheme,
-        str(len(every)) if len(every) == len(arm.runs) else f"{len(every)} of {len(arm.runs)}",
-        {times: mean(values) for times, values in bits.items()},
-        {times: mean(list(np.subtract(values, bits[1.0]))) for times, values in bits.items() if 1.0 in bits},
-        {entry.times: entry.no_entry for one in every for entry in one.entries if entry.no_entry},
-    )
-
-
-def _gaps(rows: Sequence[Row]) -> tuple[str, ...]:
-    """One sentence a scheme and reason, or for all schemes where they share it."""
-    found: dict[tuple[str, str], list[str]] = {}
+def _gaps(rows: Sequence[LengthResult]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], str]]:
+    """One for each scheme and reason, or for all schemes where they share it."""
+    found: dict[tuple[str, tuple[float, ...]], list[str]] = {}
     for row in rows:
-        reasons: dict[str, list[str]] = {}
-        for times, reason in row.no_entry.items():
-            reasons.setdefault(reason, []).append(f"{times:g}x")
-        for reason, where in reasons.items():
-            found.setdefault((reason, ", ".join(where)), []).append(row.scheme)
-    return tuple(
-        f"No entry for {', '.join(schemes)} at {where}: {reason}" for (reason, where), schemes in found.items()
-    )
-
-
-def _sentence(rows: Sequence[Row], lengths: Mapping[float, int]) -> str:
-    """How much a byte costs in longer windows, against windows of the training length."""
-    there = [times for times in lengths if times > 1 and any(times in row.change for row in rows)]
-    if not there:
-        return "No length beyond the one trained at has an entry."
-    times = HEADLINE if HEADLINE in there else max(there)
-    multiple = "twice" if times == 2 else f"{times:g} times"
-    costs = [f"{_change(row.change[times])} with {row.scheme}" for row in rows if times in row.change]
-    without = [f"{row.scheme} has no entry ({row.no_entry[times]})" for row in rows if times in row.no_entry]
-    windows = f"In windows of {lengths[times]:,} tokens, {multiple} those trained at"
-    return f"{windows}, a byte costs {'; '.join([', '.join(costs), *without])}."
-
-
-def _change(change: Estimate) -> str:
-    """0.412 bits more (0.380 to 0.444), and whether that can be told from no change."""
-    cost = f"{abs(change.value):.3f} bits {'more' if change.value > 0 else 'less'}"
-    if change.low is None or change.high is None:
-        return cost
-    if change.low <= 0 <= change.high:
-        return f"{cost} ({change.low:+.3f} to {change.high:+.3f}, perhaps no change)"
-    low, high = sorted((abs(change.low), abs(change.high)))
-    return f"{cost} ({low:.3f} to {high:.3f})"
+        for reason in dict.fromkeys(row.no_entry.values()):
+            where = tuple(times for times, why in row.no_entry.items() if why == reason)
+            found.setdefault((reason, where), []).append(row.scheme)
+    for (reason, where), schemes in found.items():
+        yield tuple(schemes), where, reason

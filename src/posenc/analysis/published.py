@@ -1,10 +1,13 @@
-"""What others published about the same question, to stand beside what was measured here.
+"""What others published about the same question, and ours beside a figure of the paper where the runs repeat it.
 
 Read in the sources, or digitised from their figures where `digitised` says so.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from posenc.analysis.arms import Arm, thresholds
+from posenc.analysis.convergence import Estimate
 
 
 @dataclass(frozen=True)
@@ -127,3 +130,67 @@ PUBLISHED = (
         "none: perplexity 20.07 against 20.05", False, "trained until nothing more was to be gained",
     ),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AtFraction:
+    """One loss: that of the baseline after a share of its budget.
+
+    Attributes:
+        fraction: the share.
+        level: the baseline's loss there, mean over seeds.
+        paper: how many times fewer steps rotary needs to the other arm's loss at that share, in the paper.
+        ours: the speed-up in steps of each scheme here.
+    """
+
+    fraction: float
+    level: float
+    paper: float
+    ours: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Runs beside the figure they repeat.
+
+    Attributes:
+        curves: the paper's.
+        baseline: the scheme ours are held against.
+        rows: one a point of the figure.
+    """
+
+    curves: Curves
+    baseline: str
+    rows: tuple[AtFraction, ...]
+
+
+def reproduction(arms: Sequence[Arm], baseline: str, budget: int) -> Reproduction | None:
+    """Arms beside the figure that their runs repeat; None if they repeat none, or there is nothing to compare.
+
+    A share of the budget that lies before the baseline's first validation is left out: nothing is known there.
+    """
+    curves = next((curves for curves in ROFORMER if _repeats(arms, baseline, curves)), None)
+    if curves is None:
+        return None
+    (held,) = (arm.runs for arm in arms if arm.scheme == baseline)
+    first = max(float(run.curve["step"][0]) for run in held)
+    points = {point.other / curves.budget: point for point in curves.points}
+    known = [fraction for fraction in points if fraction * budget >= first]
+    ours = {arm.scheme: thresholds(arm.runs, held, budget, known) for arm in arms if arm.speed_ups}
+    rows = [
+        AtFraction(
+            fraction,
+            ours[curves.scheme][place].level,
+            points[fraction].ratio,
+            {scheme: every[place].in_steps for scheme, every in ours.items()},
+        )
+        for place, fraction in enumerate(known)
+    ]
+    return Reproduction(curves, baseline, tuple(rows))
+
+
+def _repeats(arms: Sequence[Arm], baseline: str, curves: Curves) -> bool:
+    """Whether the runs chose what the figure's did, and the same two are compared."""
+    runs = [run for arm in arms for run in arm.runs]
+    chosen = all(run.setting.get(group) == choice for run in runs for group, choice in curves.choices.items())
+    return chosen and baseline in curves.others and curves.scheme in [arm.scheme for arm in arms if arm.speed_ups]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
 from posenc.config.schema import NOT_THE_CURVE
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_csv
 from posenc.storage.lengths_file import Lengths, read
 from posenc.storage.run_directory import failed_jobs
@@ -26,7 +26,7 @@ NOT_SEARCHED = ("pos", "seed", "val_loss", "best", "edge")
 """What a trial of a search has beside the values it tried."""
 
 MEASURES = ("val_loss", "previous_token", "induction")
-"""What a validation measures; the last two are the best attention head's."""
+"""What a validation measures, of METRICS; the last two are the best attention head's."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Run:
         budget: steps it was to be trained for.
         setting: what else made it what it is, by dotted key; equal settings differ in scheme and seed only.
         curve: AXES and MEASURES, each (validations,); NaN where something was not measured.
-        summary: what it wrote at its end; empty while it goes on.
+        summary: what it wrote at its end; empty while it is being trained.
         heads: every attention head after every validation, as read from attention.csv.
         lengths: the finished model in longer windows, if it was evaluated there.
     """
@@ -63,6 +63,15 @@ class Run:
         return int(self.curve["step"][-1])
 
     @property
+    def last_loss(self) -> float:
+        return float(self.curve["val_loss"][-1])
+
+    def until(self, step: int) -> "Run":
+        """The same run, cut after a step."""
+        inside = self.curve["step"] <= step
+        return replace(self, curve={name: values[inside] for name, values in self.curve.items()})
+
+    @property
     def name(self) -> str:
         return f"{self.scheme}, seed {self.seed}"
 
@@ -75,7 +84,7 @@ class Sweep:
         name: of the experiment.
         runs: those that can be compared.
         notices: a sentence for each that cannot, and why.
-        diverged: those whose loss is not a number; they are in no mean, and must not be forgotten.
+        diverged: those whose loss is NaN or infinite; they are in no mean, and must not be forgotten.
         search: what `experiment=tuned` tried before, if it did: a mapping a trial.
         command: how the last sweep of these was started, as far as it is known.
         source: where they were read.
@@ -89,6 +98,11 @@ class Sweep:
     command: str = ""
     source: str = ""
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The keys that a search tried values of."""
+        return tuple(dict.fromkeys(key for trial in self.search for key in trial if key not in NOT_SEARCHED))
+
 
 def read_folder(folder: Path) -> Sweep:
     """Every run below runs/<experiment>.
@@ -101,7 +115,7 @@ def read_folder(folder: Path) -> Sweep:
         known = sorted({str(file.parents[2]) for file in folder.glob("**/seed*/config.yaml")})
         there = f"; there are {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
         raise UserError(f"no runs in {folder}{there}")
-    runs, diverged, notices = gather(_attempts(configurations))
+    runs, diverged, notices = sort_out(_attempts(configurations))
     search = folder / "search.json"
     tried = tuple(json.loads(search.read_text())) if search.exists() else ()
     if tried:
@@ -113,6 +127,12 @@ def read_folder(folder: Path) -> Sweep:
     runs, distrusted = _with_lengths(runs)
     notices += distrusted
     return Sweep(folder.resolve().name, runs, notices, diverged, tried, _command(folder), str(folder))
+
+
+def finished_runs(folder: Path) -> tuple[Run, ...]:
+    """Every finished run below a folder, at any depth and of any budget; those whose loss is NaN are left out."""
+    runs, _, _ = sort_out(_attempts(sorted(folder.glob("**/seed*/config.yaml"))))
+    return tuple(run for run in runs if run.finished)
 
 
 def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
@@ -139,22 +159,24 @@ def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple
     return tuple(kept), tuple(f"{run.source} is of an earlier search; left out" for run in others)
 
 
-def gather(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
-    """What is sound, what diverged, and a sentence for all that was left out."""
+def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
+    """The sound runs, the diverged ones, and a sentence for all that was left out."""
     runs: list[Run] = []
     diverged, notices = [], []
     for attempt in attempts:
         if isinstance(attempt, str):
             notices.append(attempt)
             continue
-        loss = attempt.curve["val_loss"]
-        if not np.isfinite(loss).all():
-            step = int(attempt.curve["step"][~np.isfinite(loss)][0])
-            sentence = f"{attempt.name}: the validation loss is not a number from step {step} on; left out"
-            notices.append(f"{sentence} ({attempt.source})")
+        lost = ~np.isfinite(attempt.curve["val_loss"])
+        if lost.any():
+            step = int(attempt.curve["step"][lost][0])
+            value = attempt.curve["val_loss"][lost][0]
+            notices.append(
+                f"{attempt.name}: the validation loss is {value} from step {step} on; left out ({attempt.source})"
+            )
             diverged.append(attempt)
-            continue
-        runs.append(attempt)
+        else:
+            runs.append(attempt)
     return tuple(runs), tuple(diverged), tuple(notices)
 
 
@@ -163,8 +185,7 @@ def _attempts(configurations: list[Path]) -> Iterator[Run | str]:
         try:
             yield _read_run(file.parent)
         except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            yield f"{file.parent} cannot be read ({type(error).__name__}: {reason}); left out"
+            yield f"{file.parent} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
 
 
 def _read_run(directory: Path) -> Run | str:

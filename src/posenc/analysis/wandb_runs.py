@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, gather, run_of
-from posenc.errors import UserError
+from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, run_of, sort_out
+from posenc.errors import UserError, first_line
 from posenc.tracking.client import address, ask, let_go, listen, load, within
 
 PATIENCE = 60.0
-"""Seconds to wait for an answer of the server, unless told otherwise."""
+"""Seconds to wait for an answer of the server, by default."""
 
 _SUMMARY = (
     "parameters",
@@ -31,7 +31,7 @@ _SUMMARY = (
 WANDB = "wandb://"
 
 
-def located(source: str) -> tuple[str, str, str]:
+def parse_source(source: str) -> tuple[str, str, str]:
     """Entity, project and group of wandb://entity/project/group.
 
     Raises:
@@ -62,8 +62,7 @@ def answers(about: str) -> Iterator[None]:
             f"{str(error.name).partition('.')[0]} is not installed, and {about} is on W&B's server"
         ) from error
     except Exception as error:  # W&B raises many kinds: no key, no network, no such project
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UserError(f"W&B has no answer about {about}: {reason}") from error
+        raise UserError(f"W&B has no answer about {about}: {first_line(error)}") from error
     finally:
         if "wandb" in sys.modules:
             let_go(sys.modules["wandb"])
@@ -83,7 +82,7 @@ def read_group(entity: str, project: str, group: str, api: Any = None, timeout: 
     with answers(f"{entity}/{project}"):
         asked = api or public_api(timeout)
         found = within(timeout, lambda: list(asked.runs(f"{entity}/{project}", filters={"group": group})))
-        runs, diverged, notices = gather(_attempts(found, timeout))
+        runs, diverged, notices = sort_out(_attempts(found, timeout))
     if not runs:
         why = f": {'; '.join(notices)}" if notices else ""
         raise UserError(f"no runs in group {group} of {entity}/{project} on W&B{why}")

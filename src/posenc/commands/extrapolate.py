@@ -44,15 +44,14 @@ def extrapolate(folder: Path, again: bool = False) -> None:
     if not finished:
         raise UserError(f"no run in {folder} is finished")
     from posenc.analysis.comparison import compare
-    from posenc.report import length_tables
+    from posenc.report import terminal
 
-    there = sum(_told(run, again) for run in finished)
-    if not there:
+    if not sum(_evaluate_and_say(run, again) for run in finished):
         raise UserError(f"no run in {folder} could be evaluated")
-    length_tables.show(compare(read_folder(folder)))
+    terminal.show_longer_windows(compare(read_folder(folder)))
 
 
-def _told(run: Run, again: bool) -> bool:
+def _evaluate_and_say(run: Run, again: bool) -> bool:
     """Evaluate a run unless that was done before; whether it is done, after saying so or why it is not."""
     begun = time.monotonic()
     try:
@@ -88,7 +87,7 @@ def _evaluate(run: Run, again: bool) -> bool:
 
     trained = load(directory)
     if not trained.objective.likelihood:
-        raise UserError("its objective fills blanks, and bits per byte are those of a text predicted as a whole")
+        raise UserError("its objective fills blanks, and bits per byte need the likelihood of every byte")
     tokens = _validation_text(trained)
     trained.model.to(best_device())
     loss, noted = own_validation_loss(trained, tokens), float(run.summary["val_loss"])

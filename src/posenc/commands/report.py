@@ -2,21 +2,25 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posenc.analysis.runs import Sweep
 from posenc.config.command_line import Arguments, one_sentence_errors
 from posenc.errors import UserError
 
+if TYPE_CHECKING:
+    from posenc.analysis.comparison import Comparison
+
 WANDB = "wandb://"
 PATIENCE = 60.0
-"""Seconds to wait for an answer of W&B's server, unless told otherwise."""
+"""Seconds to wait for an answer of W&B's server, by default."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="python -m posenc.report", description=__doc__)
     parser.add_argument("source", help="runs/<experiment>, or wandb://entity/project/group for a sweep on W&B's server")
-    parser.add_argument("--baseline", default="sinusoidal", help="the scheme the others are held against")
+    parser.add_argument("--baseline", help="the scheme the others are held against; default: sinusoidal, where it is")
     parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
     parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
     parser.add_argument("--busy", action="store_true", help="the machine did other work: say nothing about time")
@@ -29,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def report(
     source: str,
-    baseline: str = "sinusoidal",
+    baseline: str | None = None,
     out: Path | None = None,
     results: Path | None = None,
     busy: bool = False,
@@ -39,14 +43,14 @@ def report(
 
     Args:
         source: runs/<experiment>, or wandb://entity/project/group.
-        baseline: the scheme the others are held against.
+        baseline: the scheme the others are held against; by default the sinusoid, where it is there.
         out: where the report goes; by default beside the runs, or in report-<group> for W&B's.
         results: where to write the curves too, with the command and the commit; nothing is written without it.
         busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
         timeout: seconds to wait for each answer of W&B's server.
 
     Raises:
-        UserError: if there is nothing to read, or the folder cannot be written.
+        UserError: if there is nothing to read, no such baseline, or the folder cannot be written.
     """
     from posenc.storage.atomic import check_writable
 
@@ -55,19 +59,18 @@ def report(
     for option, place in (("--out", folder), ("--results", results)):
         if place is not None:
             check_writable(f"{option}={place}", place)
-    from posenc.analysis.comparison import compare, without_seconds
-    from posenc.report import tables
+    from posenc.analysis.comparison import compare
+    from posenc.report import terminal
 
-    panels = compare(sweep, baseline)
-    panels = without_seconds(panels) if busy else panels
-    tables.show(panels, sweep.notices)
+    comparison = compare(sweep, baseline, busy)
+    terminal.show(comparison)
     try:
-        _write(sweep, panels, folder)
+        _write(comparison, folder)
         print(f"\nReport: {folder / 'report.html'}")
         if results is not None:
-            from posenc.report.export import keep
+            from posenc.report.export import export
 
-            keep(sweep, panels, results)
+            export(comparison, results)
             print(f"Results: {results}")
     except OSError as error:
         raise UserError(f"the report cannot be written to {error.filename}: {error.strerror}") from error
@@ -75,23 +78,23 @@ def report(
 
 def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
     if source.startswith(WANDB):
-        from posenc.analysis.wandb_runs import located, read_group
+        from posenc.analysis.wandb_runs import parse_source, read_group
 
-        entity, project, group = located(source)
+        entity, project, group = parse_source(source)
         return read_group(entity, project, group, timeout=timeout), Path(f"report-{group}")
     from posenc.analysis.runs import read_folder
 
     return read_folder(Path(source)), Path(source)
 
 
-def _write(sweep: Sweep, panels: tuple, folder: Path) -> None:
-    from posenc.report import figures, page, tables
+def _write(comparison: "Comparison", folder: Path) -> None:
+    from posenc.report import csv_tables, figures, page
     from posenc.storage.atomic import atomic_write
 
     folder.mkdir(parents=True, exist_ok=True)
-    figures.save_all(panels, folder)
-    atomic_write(folder / "table.csv", tables.csv_text(panels))
-    atomic_write(folder / "report.html", page.html(sweep, panels))
+    figures.save_all(comparison, folder)
+    atomic_write(folder / "table.csv", csv_tables.table(comparison))
+    atomic_write(folder / "report.html", page.html(comparison))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from posenc.analysis.wandb_runs import PATIENCE, answers, located, public_api, read_group
+from posenc.analysis.wandb_runs import PATIENCE, answers, parse_source, public_api, read_group
 from posenc.config.command_line import one_sentence_errors
 from posenc.tracking.client import within
 
@@ -12,7 +12,7 @@ def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m posenc.wandb_report", description=__doc__)
     parser.add_argument("source", help="wandb://entity/project/group")
-    parser.add_argument("--baseline", default="sinusoidal", help="the scheme the others are held against")
+    parser.add_argument("--baseline", help="the scheme the others are held against; default: sinusoidal, where it is")
     parser.add_argument("--draft", action="store_true", help="only you can see it")
     parser.add_argument("--timeout", type=float, default=PATIENCE, help="seconds to wait for each answer of the server")
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -21,12 +21,12 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"Report: {report(given.source, given.baseline, given.draft, given.timeout)}")
 
 
-def report(source: str, baseline: str = "sinusoidal", draft: bool = False, timeout: float = PATIENCE) -> str:
+def report(source: str, baseline: str | None = None, draft: bool = False, timeout: float = PATIENCE) -> str:
     """Read a sweep from W&B's server, and save the comparison there.
 
     Args:
         source: wandb://entity/project/group.
-        baseline: the scheme the others are held against.
+        baseline: the scheme the others are held against; by default the sinusoid, where it is there.
         draft: whether only its owner can see it.
         timeout: seconds to wait for each answer of the server.
 
@@ -34,20 +34,20 @@ def report(source: str, baseline: str = "sinusoidal", draft: bool = False, timeo
         The report's address.
 
     Raises:
-        UserError: if a package, the key or the runs are missing, or the server does not answer.
+        UserError: if a package, the key, the runs or the baseline are missing, or the server does not answer.
     """
     from posenc.analysis.comparison import compare
 
-    entity, project, group = located(source)
+    entity, project, group = parse_source(source)
     with answers(f"{entity}/{project}"):
         import wandb_workspaces.reports.v2  # noqa: F401  before the runs are read, which takes long
     sweep = read_group(entity, project, group, timeout=timeout)
-    panels = compare(sweep, baseline)
+    comparison = compare(sweep, baseline)
     with answers(f"a report in {entity}/{project}"):
         from posenc.report.wandb import build
 
         public_api(timeout)
-        made = build(sweep, panels, entity, project)
+        made = build(comparison, entity, project)
         within(timeout, lambda: made.save(draft=draft))
         return str(made.url)
 

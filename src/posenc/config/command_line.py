@@ -16,7 +16,7 @@ from posenc.config.overrides import not_a_choice, parsed, refuse
 from posenc.config.schema import check, composed, nearest
 from posenc.config.secrets import hidden, refuse_secrets
 from posenc.distributed import adopt_srun, report_error, this_rank
-from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, missing_package
+from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
 
 INTERRUPTED = 130
 
@@ -98,7 +98,7 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
     unknown = _unknown(arguments, conf)
     if unknown is not None:
         return unknown
-    return str(error).partition("\n")[0] or type(error).__name__
+    return first_line(error)
 
 
 def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:

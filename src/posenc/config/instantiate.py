@@ -1,12 +1,84 @@
-"""From configuration to objects: what `_target_` names is called with the values beside it."""
+"""From configuration to objects: what `_target_` names is called with the values beside it.
+
+Whatever it names is called, and a configuration may come from a stranger: with a run directory, or a command to paste.
+So it may name what belongs to its group only: a class or function of this package, or of one that is installed here
+and declares it under the entry points of the group, like `posenc.pos`.
+"""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
-from posenc.config.targets import target
 from posenc.errors import UserError
 from posenc.storage.resource_errors import out_of_memory
+
+
+@dataclass(frozen=True)
+class Group:
+    """Where a group's classes live.
+
+    Attributes:
+        room: the package or module.
+        supplied: arguments of its classes that the program supplies, not the configuration.
+    """
+
+    room: str
+    supplied: frozenset[str] = frozenset()
+
+
+GROUPS = {
+    "data": Group("posenc.data.corpora"),
+    "tokenizer": Group("posenc.data.tokenizers"),
+    "logger": Group("posenc.tracking.loggers", frozenset(("directory", "config"))),
+    "pos": Group("posenc.positions"),
+    "model": Group("posenc.model", frozenset(("vocab_size", "context", "scheme", "attention", "causal", "seed"))),
+    "model.family": Group("posenc.model"),
+    "attention": Group("posenc.model"),
+    "objective": Group("posenc.objectives", frozenset(("vocab_size",))),
+    "optim": Group("posenc.training.optim"),
+    "schedule": Group("posenc.training.schedule"),
+    "trainer": Group("posenc.training"),
+}
+"""In the order in which they are checked: modules of the first three do not import torch, so they answer at once."""
+
+
+def target(group: str, name: Any) -> Callable[..., Any]:
+    """What a group's `_target_` names. Nothing else is imported to find out, and nothing is called.
+
+    Args:
+        group: with the groups it lies in, like model.family.
+        name: dotted, from a configuration.
+
+    Raises:
+        UserError: if there is no such group, or it names what is neither public in the group's room nor declared.
+    """
+    if group not in GROUPS:
+        raise UserError(f"{group} is not a key; see --help and --cfg job")
+    room = GROUPS[group].room
+    if re.fullmatch(rf"{re.escape(room)}(\.[a-z]\w*)*\.[A-Za-z]\w*", str(name), re.ASCII):
+        found = _found(*str(name).rpartition(".")[::2])
+        if callable(found) and str(getattr(found, "__module__", "")).startswith(room):
+            return found
+    for declared in entry_points(group=f"posenc.{group}"):
+        if declared.value.replace(":", ".") == name:
+            return declared.load()
+    raise UserError(
+        f"{group}._target_={name} must name a class or function of {room}, or of a module in it, "
+        f"or one that an installed package declares among the entry points of posenc.{group}"
+    )
+
+
+def _found(module: str, name: str) -> Any:
+    try:
+        return getattr(import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        if error.name is not None and not error.name.startswith("posenc"):
+            raise  # a package that ours needs
+        return None
 
 
 def build(configuration: Mapping[str, Any], group: str, within: str = "", **supplied: Any) -> Any:

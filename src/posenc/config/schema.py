@@ -1,4 +1,4 @@
-"""The configuration as a contract: types, ranges, and which keys make a run what it is.
+"""The configuration as a contract: types, bounds, and which keys make a run what it is.
 
 The signature of what a `_target_` names is the schema of its group; that of `Settings` is the schema of the rest.
 """
@@ -6,39 +6,41 @@ The signature of what a `_target_` names is the schema of its group; that of `Se
 import difflib
 import inspect
 import json
-import math
 import re
-import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, NotRequired, cast
 
+from annotated_types import Ge, Le, Lt
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from posenc.config.targets import ROOMS, target
+from posenc.bounds import NonNegative, PositiveInt
+from posenc.config.instantiate import GROUPS, target
 from posenc.errors import UserError
-
-SUPPLIED = {
-    "model": {"vocab_size", "context", "scheme", "attention", "causal", "seed"},
-    "objective": {"vocab_size"},
-    "logger": {"directory", "config"},
-}
-"""Arguments that the program supplies to a group's constructor, not the configuration."""
 
 NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
 """What may differ between two runs that give the same curve; the text itself and the precision still count."""
 
-
-LIGHT = ("data", "tokenizer", "logger")
-"""Groups that are looked at first: their modules do not import torch, so what is wrong there is told at once."""
-
-MOST_STEPS = 10**9 - 1
-"""What fits into the names of checkpoints."""
-
 PLAIN = re.compile(r"\w[\w.+=-]{0,99}")
+
+KINDS = {
+    "integer": "a whole number",
+    "number": "a finite number",
+    "boolean": "true or false",
+    "string": "text",
+    "array": "a list, like [a,b]",
+    "null": "null",
+}
+"""The types of JSON schema."""
+
+BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum": "below", "maximum": "at most"}
+"""The bounds of JSON schema."""
+
+OUT_OF_BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
+"""pydantic's errors for a value of the right type."""
 
 
 def register_resolvers() -> None:
@@ -84,38 +86,27 @@ class Settings:
     """The keys of config.yaml that belong to no group; each is explained there.
 
     Raises:
-        UserError: if a value is out of range, or two contradict each other.
+        UserError: if two values contradict each other, or one cannot name a folder.
     """
 
-    seed: int
-    steps: int
-    batch_size: int
-    context: int
-    eval_every: int
-    eval_windows: int
-    attention_every: int
-    log_every: int
-    checkpoint_seconds: float
+    seed: Annotated[int, Ge(0), Lt(2**63)]
+    steps: Annotated[int, Ge(1), Le(10**9 - 1)]  # what fits into the names of checkpoints
+    batch_size: PositiveInt
+    context: Annotated[int, Ge(4)]
+    eval_every: PositiveInt
+    eval_windows: PositiveInt
+    attention_every: PositiveInt
+    log_every: PositiveInt
+    checkpoint_seconds: NonNegative
     name: str
     rerun: bool
     runs: str
     cache: str
 
     def __post_init__(self) -> None:
-        for key in ("steps", "batch_size", "eval_every", "eval_windows", "attention_every", "log_every"):
-            if getattr(self, key) < 1:
-                raise UserError(f"{key}={getattr(self, key)} must be at least 1")
-        if self.context < 4:
-            raise UserError(f"context={self.context} must be at least 4")
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed={self.seed} must be between 0 and 2^63 - 1")
-        if not self.checkpoint_seconds >= 0:
-            raise UserError(f"checkpoint_seconds={self.checkpoint_seconds} must not be negative")
         for key, of in (("steps", "eval_every"), ("attention_every", "eval_every"), ("eval_every", "log_every")):
             if getattr(self, key) % getattr(self, of):
                 raise UserError(f"{key}={getattr(self, key)} must be a multiple of {of}={getattr(self, of)}")
-        if self.steps > MOST_STEPS:
-            raise UserError(f"steps={self.steps} must be at most {MOST_STEPS}")
         check_plain("name", self.name)
         for key in ("runs", "cache"):
             folder = getattr(self, key)
@@ -136,29 +127,26 @@ def check_plain(key: str, value: str) -> None:
 
 
 def check(config: Mapping[str, Any]) -> Settings:
-    """Check the type of every value in a resolved configuration, and the range of those in `Settings`.
+    """Check every value in a resolved configuration against the signature that takes it.
 
     Raises:
         UserError: on the first unknown key or impossible value, naming the key, the value and what is allowed.
     """
-    hints = typing.get_type_hints(Settings)
-    loose = {key: value for key, value in config.items() if key in hints or not isinstance(value, Mapping)}
-    _check_types("", loose, hints)
-    for key in hints.keys() - loose.keys():
-        raise UserError(f"{key} is missing; see --cfg job for its default")
-    settings = Settings(**loose)
-    groups = [group for group in ROOMS if "." not in group]
-    check_groups(config, [*groups, *(key for key in config.keys() - loose.keys() if key not in groups)])
+    groups = [group for group in GROUPS if "." not in group]
+    values = {key: value for key, value in config.items() if key not in groups}
+    _check_values("", values, Settings)
+    settings = Settings(**values)
+    check_groups(config, groups)
     return settings
 
 
 def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
-    """Check that these groups are there, and the type of every value in them.
+    """Check that these groups are there, and every value in them.
 
     Raises:
         UserError: on the first that is not there, unknown key or impossible value.
     """
-    for group in sorted(groups, key=lambda group: group not in LIGHT):
+    for group in groups:
         if not isinstance(config.get(group), Mapping):
             raise UserError(f"{group} is missing: choose one with {group}=")
         _check_group(group, config[group])
@@ -166,99 +154,81 @@ def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
 
 def _check_group(group: str, values: Mapping[str, Any]) -> None:
     """The keys of a group, and those of the groups inside it."""
-    built = target(group, values.get("_target_"))
-    hints = _parameters(built)
-    known = {key: hints[key] for key in hints.keys() - SUPPLIED.get(group, set())}
-    inner = {key: value for key, value in values.items() if key in known and isinstance(value, Mapping)}
-    plain = {key: value for key, value in values.items() if key != "_target_" and key not in inner}
-    _check_types(f"{group}.", plain, known)
-    for key, value in inner.items():
-        _check_group(f"{group}.{key}", value)
-    missing = sorted(_required(built) & known.keys() - values.keys())
-    if missing:
-        raise UserError(f"{group}.{missing[0]} is missing; see --cfg job for its default")
+    call = target(group, values.get("_target_"))
+    inner = [key for key in values if f"{group}.{key}" in GROUPS]
+    plain = {key: value for key, value in values.items() if key not in ("_target_", *inner)}
+    _check_values(f"{group}.", plain, call, {*GROUPS[group].supplied, *inner})
+    for key in inner:
+        if not isinstance(values[key], Mapping):
+            raise UserError(f"{group}.{key} is a group: choose one with {group}/{key}={values[key]}")
+        _check_group(f"{group}.{key}", values[key])
 
 
-def _parameters(built: Any) -> dict[str, Any]:
-    """Names and types of what a class, with its parents, or a function takes."""
-    return {name: hint for function in reversed(_constructors(built)) for name, hint in _named(function).items()}
+def _check_values(
+    prefix: str, values: Mapping[str, Any], call: Callable[..., Any], others: Collection[str] = ()
+) -> None:
+    """Check that values fit a signature, as they are: 3.0 is no whole number, and "3" is none either.
+
+    Args:
+        prefix: of the keys, like `pos.`.
+        values: by argument.
+        call: has the signature.
+        others: arguments that are not among the values.
+    """
+    # Imported here, since --help and --cfg have no values to check.
+    from pydantic import ConfigDict, Strict, TypeAdapter, ValidationError
+    from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+
+    hints: dict[str, Any] = {}
+    for name, argument in inspect.signature(call, eval_str=True).parameters.items():
+        if name not in others and argument.kind is argument.POSITIONAL_OR_KEYWORD:
+            hint = argument.annotation
+            if typing.get_origin(hint) is tuple:
+                hint = Annotated[hint, Strict(False)]  # YAML knows lists only
+            hints[name] = hint if argument.default is argument.empty else NotRequired[hint]
+    schema = cast(Any, TypedDict)("schema", hints)
+    schema.__pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    adapter = TypeAdapter(schema)
+    try:
+        adapter.validate_python(dict(values))
+    except ValidationError as error:
+        found = {details["loc"]: details["type"] for details in error.errors()}
+        raise UserError(_sentence(prefix, values, adapter.json_schema()["properties"], found)) from error
 
 
-def _required(built: Any) -> set[str]:
-    """The arguments that must be given; a constructor with **settings also wants what its parent's does."""
-    names: set[str] = set()
-    for function in _constructors(built):
-        arguments = inspect.signature(function).parameters.values()
-        names |= {argument.name for argument in arguments if argument.default is inspect.Parameter.empty}
-        if all(argument.kind is not inspect.Parameter.VAR_KEYWORD for argument in arguments):
-            break
-    return names
+def _sentence(
+    prefix: str, values: Mapping[str, Any], schemas: Mapping[str, Any], errors: Mapping[tuple[Any, ...], str]
+) -> str:
+    """What is wrong with the first of the values that do not fit, an unknown one before one that is missing.
+
+    Args:
+        prefix: of the keys.
+        values: all, by key.
+        schemas: the JSON schema of each key.
+        errors: pydantic's, by where they are: a key, and what lies inside its value or type.
+    """
+    key = min((where[0] for where in errors), key=lambda key: key not in values)
+    if key not in schemas:
+        return f"{prefix}{key} is not a key; {nearest(key, schemas, prefix)}"
+    if key not in values:
+        return f"{prefix}{key} is missing; see --cfg job for its default"
+    in_bounds = not any(error in OUT_OF_BOUNDS for where, error in errors.items() if where[0] == key)
+    close = difflib.get_close_matches(str(values[key]), map(str, schemas[key].get("enum", [])), n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"{prefix}{key}={values[key]} must be {_in_words(schemas[key], in_bounds)}{meant}"
 
 
-def _constructors(built: Any) -> list[Callable[..., Any]]:
-    """What is called: a function, or the constructors of a class and its parents."""
-    callables = [vars(parent).get("__init__") for parent in built.__mro__] if inspect.isclass(built) else [built]
-    return [function for function in callables if inspect.isfunction(function)]
-
-
-def _named(function: Callable[..., Any]) -> dict[str, Any]:
-    """Names and types of the arguments that a function names, unlike self, *args and **settings."""
-    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    names = {name for name, argument in inspect.signature(function).parameters.items() if argument.kind not in rest}
-    return {name: hint for name, hint in typing.get_type_hints(function).items() if name in names and name != "self"}
-
-
-def _check_types(prefix: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    for key, value in values.items():
-        if key not in hints:
-            raise UserError(f"{prefix}{key} is not a key; {nearest(key, hints, prefix)}")
-        if any(is_dataclass(option) for option in (hints[key], *typing.get_args(hints[key]))):
-            raise UserError(f"{prefix}{key} is a group: choose one with {prefix.replace('.', '/')}{key}={value}")
-        if not _fits(value, hints[key]):
-            raise UserError(f"{prefix}{key}={value} must be {_in_words(hints[key])}{_close(value, hints[key])}")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, option) for option in inner)
-    if origin is Literal:
-        return value in inner
-    if origin is tuple:
-        return isinstance(value, list) and len(value) == len(inner) and all(map(_fits, value, inner))
-    if origin is list:
-        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
-    if hint is float:
-        return type(value) in (int, float) and math.isfinite(value)
-    return type(value) is (type(None) if hint is None else hint)
-
-
-def _in_words(hint: Any) -> str:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(map(_in_words, inner))
-    if origin is Literal:
-        return " or ".join(map(str, inner))
-    if origin is tuple:
-        return f"{len(inner)} numbers, like [0.9,0.95]"
-    if origin is list:
-        return "a list, like [a,b]"
-    names = {
-        int: "a whole number",
-        float: "a finite number",
-        bool: "true or false",
-        str: "text",
-        type(None): "null",
-    }
-    return names.get(hint, str(hint))
-
-
-def _close(value: Any, hint: Any) -> str:
-    choices = [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
-    close = difflib.get_close_matches(str(value), choices, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+def _in_words(schema: Mapping[str, Any], kind: bool = True) -> str:
+    """What a JSON schema allows, such as "a whole number at least 1 or auto"; without its kind, "at least 1"."""
+    if "anyOf" in schema:
+        return " or ".join(map(_in_words, schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return " or ".join(map(str, schema.get("enum", [schema.get("const")])))
+    if "prefixItems" in schema:
+        each = _in_words(schema["prefixItems"][0], kind=False)
+        return f"{len(schema['prefixItems'])} numbers, like [0.9,0.95]" + (f", each {each}" if each else "")
+    bounds = " and ".join(f"{words} {schema[bound]}" for bound, words in BOUNDS.items() if bound in schema)
+    return f"{KINDS[schema['type']]} {bounds}".strip() if kind or not bounds else bounds
 
 
 def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:

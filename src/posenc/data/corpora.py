@@ -12,8 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from posenc.bounds import PositiveInt
 from posenc.data.readers import END, find_files, read_file
-from posenc.errors import UserError, needed_for
+from posenc.errors import UserError, first_line, needed_for
 
 SPLITS = ("train", "valid", "test")
 CUTS = (0.90, 0.95)
@@ -194,8 +195,7 @@ class Hub:
                 self.path, self.name, split=split, revision=self.revision, streaming=self.streaming
             )
         except Exception as error:  # the hub's failures have no common class
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(f"data.path={self.path} cannot be loaded: {reason}") from error
+            raise UserError(f"data.path={self.path} cannot be loaded: {first_line(error)}") from error
 
 
 def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:
@@ -225,16 +225,23 @@ class HubHeldOut(Hub):
     """A large dataset with one split: its first documents are held out, so that it can be streamed.
 
     Args:
+        path, name, revision, field, streaming, documents: as in `Hub`.
         held_out: documents in the validation split, and again in the test split.
         limit: bytes of training text to read at most; None for all.
     """
 
-    def __init__(self, held_out: int = 4000, limit: int | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
-        if held_out < 1:
-            raise ValueError(f"held_out={held_out} must be at least 1")
-        if limit is not None and limit < 1:
-            raise ValueError(f"limit={limit} must be at least 1, or null")
+    def __init__(
+        self,
+        path: str,
+        name: str | None = None,
+        revision: str | None = None,
+        field: str = "text",
+        streaming: bool = False,
+        documents: bool = True,
+        held_out: PositiveInt = 4000,
+        limit: PositiveInt | None = None,
+    ) -> None:
+        super().__init__(path, name, revision, field, streaming, documents)
         self.held_out, self.limit = held_out, limit
 
     def stream(self, split: str) -> Iterator[bytes]:

@@ -3,12 +3,13 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
+from annotated_types import Gt, Lt
 
 from posenc.data.readers import END
-from posenc.errors import UserError, needed_for
+from posenc.errors import UserError, first_line, needed_for
 from posenc.storage.atomic import atomic_write
 
 FILE = "tokenizer.json"
@@ -98,20 +99,15 @@ class BytePairs:
     """Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes as in GPT-2), trained on the training split.
 
     Args:
-        vocab_size: V: 256 bytes, the end of a document, and what is merged.
+        vocab_size: V: 256 bytes, the end of a document, and at least one merge; a token's number fits in 32 bits.
 
     Raises:
-        ValueError: if vocab_size leaves nothing to merge, or does not fit in 32 bits.
         UserError: if the package `tokenizers` is not installed.
     """
 
     learns = True
 
-    def __init__(self, vocab_size: int = 4096) -> None:
-        if vocab_size <= 257:
-            raise ValueError(f"vocab_size={vocab_size} must be above 257: 256 bytes and the end of a document")
-        if vocab_size >= 2**32:
-            raise ValueError(f"vocab_size={vocab_size} must be below 2^32")
+    def __init__(self, vocab_size: Annotated[int, Gt(257), Lt(2**32)] = 4096) -> None:
         with needed_for("tokenizer=bpe"):
             import tokenizers  # noqa: F401
         self.vocab_size = vocab_size
@@ -160,7 +156,7 @@ class BytePairs:
         try:
             read = Tokenizer.from_str(file.read_text(encoding="utf-8"))
         except Exception as error:  # the package raises bare Exception
-            raise UserError(f"{file} cannot be read: {' '.join(str(error).split())[:200]}") from error
+            raise UserError(f"{file} cannot be read: {first_line(error)}") from error
         if read.get_vocab_size() != self.vocab_size:
             raise UserError(f"{file} has {read.get_vocab_size()} tokens where vocab_size={self.vocab_size}")
         self._tokenizer = read

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 from posenc.storage import checkpoint_files
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _configuration(run: Path) -> dict[str, Any]:
     try:
         config: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
     except (OSError, ValueError, RecursionError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise UserError(f"{file} cannot be read: {str(error).partition(chr(10))[0]}") from error
+        raise UserError(f"{file} cannot be read: {first_line(error)}") from error
     if not isinstance(config, dict) or "attention" not in config:
         raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     try:

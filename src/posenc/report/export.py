@@ -1,82 +1,66 @@
-"""A comparison to be kept: small files that say what was measured, on what, and with which command."""
+"""A comparison as results: small files that say what was measured, on what, and with which command."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from posenc.analysis import attention_heads, extrapolation
-from posenc.analysis.comparison import Panel
-from posenc.analysis.reproduction import reproduction
-from posenc.analysis.runs import AXES, MEASURES, Sweep
-from posenc.report import figures, formatting, length_tables, tables
-from posenc.report.page import facts
+from posenc.analysis.comparison import Comparison
+from posenc.report import csv_tables, figures, sentences, tables
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import to_csv
 
 
-def keep(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> None:
+def export(comparison: Comparison, folder: Path) -> None:
     """Write README.md, curves.csv, table.csv, the figures and, where there are any, longer windows and positions."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures.save_all(panels, folder)
-    atomic_write(folder / "table.csv", tables.csv_text(panels))
-    atomic_write(folder / "curves.csv", _curves(panels))
-    if figures.has_lengths(panels):
-        atomic_write(folder / "extrapolation.csv", length_tables.lengths_csv(panels))
-        atomic_write(folder / "positions.csv", length_tables.positions_csv(panels))
-    if sweep.search:
-        atomic_write(folder / "search.csv", tables.search_csv(sweep.search))
-    atomic_write(folder / "README.md", _readme(sweep, panels, folder))
+    drawn = figures.save_all(comparison, folder)
+    written = {"table.csv": csv_tables.table(comparison), "curves.csv": csv_tables.curves(comparison)}
+    if "lengths.png" in drawn:
+        written |= {"lengths.csv": csv_tables.lengths(comparison), "positions.csv": csv_tables.positions(comparison)}
+    if comparison.sweep.search:
+        written["search.csv"] = csv_tables.search(comparison)
+    written["README.md"] = "\n\n".join(_readme(comparison, drawn, folder)) + "\n"
+    for name, text in written.items():
+        atomic_write(folder / name, text)
 
 
-def _curves(panels: Sequence[Panel]) -> str:
-    columns = ("setting", "scheme", "seed", *AXES, *MEASURES)
-    rows = (
-        {"setting": panel.title, "scheme": arm.scheme, "seed": run.seed}
-        | {name: f"{run.curve[name][validation]:.6g}" for name in (*AXES, *MEASURES)}
-        for panel in panels
-        for arm in panel.arms
-        for run in arm.runs
-        for validation in range(len(run.curve["step"]))
-    )
-    return to_csv(columns, rows)
-
-
-def _readme(sweep: Sweep, panels: Sequence[Panel], folder: Path) -> str:
-    lines = [f"# {sweep.name}", ""]
-    if whole := formatting.overall(panels):
-        lines += [whole, "", tables.markdown(tables.settings(panels))]
-        lines += ["", f"Times fewer steps than {panels[0].baseline}, to the lowest loss that both reach.", ""]
+def _readme(comparison: Comparison, drawn: list[str], folder: Path) -> Iterator[str]:
+    """Its paragraphs."""
+    panels = comparison.panels
+    yield f"# {comparison.sweep.name}"
+    if overall := sentences.overall(comparison):
+        settings = tables.settings(comparison)
+        yield from (overall, tables.markdown(settings), f"{settings.title}.")
+    yield from map(sentences.verdict, panels)
+    if any(panel.rivals for panel in panels):
+        yield sentences.COVERAGE
+    yield "![Validation loss and speed-up](curves.png)"
+    for found in filter(None, (panel.reproduction for panel in panels)):
+        table = tables.reproduction(found)
+        yield from (table.caption, tables.markdown(table))
     for panel in panels:
-        lines += [formatting.against(panel), ""]
-    lines += ["![Validation loss and speed-up](curves.png)", ""]
-    for beside in map(reproduction, panels):
-        lines += [*beside.markdown(), ""] if beside else []
-    for panel in panels:
-        told = attention_heads.story(panel)
-        where = f"At {panel.title}: " if panel.title else ""
-        lines += [f"{where}{told.sentence}", ""] if told else []
-    if figures.has_heads(panels):
-        lines += ["![Attention heads](attention_heads.png)", ""]
-    for further in map(extrapolation.beyond, panels):
-        lines += [further.sentence, ""] if further else []
-    if figures.has_lengths(panels):
-        lines += ["![Longer windows](extrapolation.png)", ""]
-    lines += ["| | |", "|---|---|"]
-    for name, value in facts(sweep).items():
-        shown = f"`{value}`" if name == "Last command" else value
-        lines.append(f"| {name} | {shown} |")
-    for notice in [*sweep.notices, *dict.fromkeys(notice for panel in panels for notice in panel.notices)]:
-        lines += ["", f"Note: {notice}."]
-    commands = [sweep.command] if sweep.command else []
+        if panel.heads:
+            yield f"{f'At {panel.title}: ' if panel.title else ''}{sentences.heads(panel.heads)}"
+    if "heads.png" in drawn:
+        yield "![Attention heads](heads.png)"
+    for longer in filter(None, (panel.extrapolation for panel in panels)):
+        yield sentences.extrapolation(longer)
+    if "lengths.png" in drawn:
+        yield "![Longer windows](lengths.png)"
+    yield tables.markdown(tables.facts(comparison.sweep))
+    yield from (f"Note: {notice}." for notice in comparison.notices)
+    yield from _files("lengths.png" in drawn)
+    yield _command(comparison, "lengths.png" in drawn, folder)
+
+
+def _files(longer: bool) -> Iterator[str]:
     held = "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to"
-    if figures.has_lengths(panels):
+    also = ", `lengths.csv` every run in longer windows, `positions.csv` its loss along them"
+    yield f"{held}{also if longer else ''}."
+
+
+def _command(comparison: Comparison, longer: bool, folder: Path) -> str:
+    sweep = comparison.sweep
+    commands = [sweep.command] if sweep.command else []
+    if longer:
         commands.append(f"python -m posenc.extrapolate {sweep.source}")
-        held += ", `extrapolation.csv` every run in longer windows, `positions.csv` its loss along them"
-    lines += ["", f"{held}."]
-    lines += [
-        "To make it again:",
-        "",
-        "```bash",
-        " && ".join([*commands, f"python -m posenc.report {sweep.source} --results {folder}"]),
-        "```",
-    ]
-    return "\n".join(lines) + "\n"
+    commands.append(f"python -m posenc.report {sweep.source} --results {folder}")
+    return f"To repeat it:\n\n```bash\n{' && '.join(commands)}\n```"

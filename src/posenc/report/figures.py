@@ -1,16 +1,19 @@
 """The comparison as still figures, for papers and README."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.attention_heads import measured, orderless
-from posenc.analysis.bands import Band, Look, band, looks, speed_up_band
-from posenc.analysis.comparison import Arm, Panel
-from posenc.analysis.extrapolation import beyond, bits_band, evaluated, position_band
+from posenc.analysis.arms import Arm
+from posenc.analysis.comparison import Comparison, Panel
+from posenc.analysis.convergence import Band
+from posenc.analysis.extrapolation import Extrapolation
 from posenc.report import formatting
+from posenc.report.looks import Look, looks
+from posenc.report.sentences import MANY
 from posenc.storage.atomic import atomic_write
+from posenc.storage.metrics import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,16 +32,17 @@ STYLE: Any = {
 }
 """Settings of matplotlib for every figure of the project."""
 
+_MARK: Any = {"fontsize": 8, "color": "#444444"}
 
-def curves(panels: Sequence[Panel]) -> "Figure":
+
+def curves(comparison: Comparison) -> "Figure":
     """A row a panel: validation loss against steps, and speed-up over the baseline against loss."""
     import matplotlib
-    from matplotlib.figure import Figure
 
-    look = looks([arm.scheme for panel in panels for arm in panel.arms])
+    look = looks(comparison.schemes)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10, _height(4.2, len(panels))), layout="constrained")
-        for row, panel in zip(figure.subplots(len(panels), 2, squeeze=False), panels, strict=True):
+        figure, rows = _grid(len(comparison.panels), 2, height=4.2)
+        for row, panel in zip(rows, comparison.panels, strict=True):
             _losses(row[0], panel, look)
             _legend_once(figure, row[0])
             if panel.rivals:
@@ -48,76 +52,77 @@ def curves(panels: Sequence[Panel]) -> "Figure":
     return figure
 
 
-def heads(panels: Sequence[Panel]) -> "Figure":
-    """A row a panel: the loss, beside it where the best heads look: at the token before, at what to copy."""
+def heads(comparison: Comparison) -> "Figure":
+    """A row a panel: the loss, and beside it the scores of the best heads."""
     import matplotlib
-    from matplotlib.figure import Figure
 
-    look = looks([arm.scheme for panel in panels for arm in panel.arms])
+    look = looks(comparison.schemes)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10, _height(4.0, len(panels))), layout="constrained")
-        for row, panel in zip(figure.subplots(len(panels), 3, squeeze=False), panels, strict=True):
-            titles = {
-                "val_loss": "Validation loss, nats per token",
-                "previous_token": "On the token before, best head",
-                "induction": "On what followed before, best head",
-            }
-            for axes, (measure, title) in zip(row, titles.items(), strict=True):
-                for arm in panel.arms:
-                    _draw(axes, band(arm, measure), arm.scheme, look[arm.scheme])
-                if measure == "val_loss":
-                    axes.set_ylim(*window(panel.arms))
-                axes.set_title(title, loc="left", fontsize=10)
-                axes.set_xlabel("step")
-                axes.set_xlim(0, panel.budget)
-                if measure != "val_loss":
-                    axes.set_ylim(0, max(0.05, axes.get_ylim()[1]))
+        figure, rows = _grid(len(comparison.panels), 3, height=4.0)
+        for row, panel in zip(rows, comparison.panels, strict=True):
+            for axes, name in zip(row, ("val_loss", "previous_token", "induction"), strict=True):
+                _over_steps(axes, panel, name, look)
             _legend_once(figure, row[0])
-            floor, (low, high) = orderless(panel), window(panel.arms)
-            if floor is not None and low < floor.loss < high:
-                row[0].axhline(floor.loss, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
-                row[0].annotate(
-                    floor.table, (1, floor.loss), xycoords=("axes fraction", "data"),
-                    ha="right", va="bottom", fontsize=8, color="#444444",
-                )  # fmt: skip
+            row[0].set_ylim(*window(panel.arms))
+            _ngram_baseline(row[0], panel)
+            for axes in row[1:]:
+                axes.set_ylim(0, max(0.05, axes.get_ylim()[1]))
             if panel.title:
                 row[0].set_ylabel(panel.title)
     return figure
 
 
-def lengths(panels: Sequence[Panel]) -> "Figure":
+def _over_steps(axes: Any, panel: Panel, name: str, look: Mapping[str, Look]) -> None:
+    for arm in panel.arms:
+        _draw(axes, arm.bands[name]["step"], arm.scheme, look[arm.scheme])
+    axes.set_title(METRICS[name].label.capitalize(), loc="left", fontsize=10)
+    axes.set_xlabel("step")
+    axes.set_xlim(0, panel.budget)
+
+
+def _ngram_baseline(axes: Any, panel: Panel) -> None:
+    low, high = axes.get_ylim()
+    if panel.ngram is not None and low < panel.ngram.loss < high:
+        axes.axhline(panel.ngram.loss, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
+        right = (1, panel.ngram.loss)
+        axes.annotate(panel.ngram.name, right, xycoords=("axes fraction", "data"), ha="right", va="bottom", **_MARK)
+
+
+def lengths(comparison: Comparison) -> "Figure":
     """A row a panel that was evaluated in longer windows: bits per byte against length, loss against position."""
     import matplotlib
-    from matplotlib.figure import Figure
 
-    look = looks([arm.scheme for panel in panels for arm in panel.arms])
-    rows = [(panel, told) for panel in panels if (told := beyond(panel))]
+    look = looks(comparison.schemes)
+    evaluated = [(panel, panel.extrapolation) for panel in comparison.panels if panel.extrapolation]
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10, _height(4.2, len(rows))), layout="constrained")
-        for axes, (panel, told) in zip(figure.subplots(len(rows), 2, squeeze=False), rows, strict=True):
-            for arm in filter(evaluated, panel.arms):
-                _draw(axes[0], bits_band(arm), arm.scheme, look[arm.scheme], marker="o", markersize=3.5)
-                _draw(axes[1], position_band(arm), arm.scheme, look[arm.scheme])
-            axes[0].set_title(f"{panel.title + ': ' if panel.title else ''}mean, 95 % band", loc="left", fontsize=10)
-            axes[0].set_xlabel(f"length of the windows, times the {told.context:,} tokens trained at")
-            axes[0].set_ylabel("bits per byte")
-            _doublings(axes[0], told.lengths, "{:g}")
-            axes[1].set_title("Along the window", loc="left", fontsize=10)
-            axes[1].set_xlabel("position in the window, tokens")
-            axes[1].set_ylabel("loss, nats per token")
-            _doublings(axes[1], [4**power for power in range(12)], "{:,}")
-            axes[1].axvline(told.context, color="#5a5a5a", linewidth=1, zorder=1)
-            axes[1].annotate(
-                "trained up to here", (told.context, 0.02), xycoords=("data", "axes fraction"), xytext=(-4, 0),
-                textcoords="offset points", ha="right", fontsize=8, color="#444444",
-            )  # fmt: skip
-            _legend_once(figure, axes[0])
+        figure, rows = _grid(len(evaluated), 2, height=4.2)
+        for row, (panel, found) in zip(rows, evaluated, strict=True):
+            for one in found.rows:
+                _draw(row[0], one.by_length, one.scheme, look[one.scheme], marker="o", markersize=3.5)
+                _draw(row[1], one.by_position, one.scheme, look[one.scheme])
+            _by_length(row[0], panel, found)
+            _by_position(row[1], found)
+            _legend_once(figure, row[0])
     return figure
 
 
-def has_lengths(panels: Sequence[Panel]) -> bool:
-    """Whether a run was evaluated in longer windows."""
-    return any(evaluated(arm) for panel in panels for arm in panel.arms)
+def _by_length(axes: Any, panel: Panel, found: Extrapolation) -> None:
+    axes.set_title(f"{_where(panel)}mean, 95 % band", loc="left", fontsize=10)
+    axes.set_xlabel(f"length of the windows, times the {found.context:,} tokens trained at")
+    axes.set_ylabel(METRICS["bits_per_byte"].label)
+    _doublings(axes, found.lengths, "{:g}")
+
+
+def _by_position(axes: Any, found: Extrapolation) -> None:
+    axes.set_title("Along the window", loc="left", fontsize=10)
+    axes.set_xlabel("position in the window, tokens")
+    axes.set_ylabel("loss, nats per token")
+    _doublings(axes, [4**power for power in range(12)], "{:,}")
+    axes.axvline(found.context, color="#5a5a5a", linewidth=1, zorder=1)
+    axes.annotate(
+        "trained up to here", (found.context, 0.02), xycoords=("data", "axes fraction"), xytext=(-4, 0),
+        textcoords="offset points", ha="right", **_MARK,
+    )  # fmt: skip
 
 
 def _doublings(axes: Any, places: Iterable[float], form: str) -> None:
@@ -129,25 +134,29 @@ def _doublings(axes: Any, places: Iterable[float], form: str) -> None:
     axes.set_xlim(max(low, 0.9), high)
 
 
-def _height(row: float, rows: int) -> float:
-    """Inches of so many rows: lower ones where there are many, so that more of them are seen at once."""
-    return rows * (row if rows <= formatting.MANY else 0.7 * row)
+def _grid(rows: int, columns: int, height: float) -> tuple["Figure", Any]:
+    """Rows of some inches; lower ones where there are many, so that more of them are seen at once."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, rows * (height if rows <= MANY else 0.7 * height)), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def has_heads(panels: Sequence[Panel]) -> bool:
-    """Whether the attention heads of every run were looked at."""
-    return all(measured(panel.arms) for panel in panels)
+def save_all(comparison: Comparison, folder: Path) -> list[str]:
+    """Write curves.png, curves.svg, heads.png where heads were measured, lengths.png where lengths were evaluated.
 
-
-def save_all(panels: Sequence[Panel], folder: Path) -> None:
-    """Write curves.png, curves.svg, heads.png where heads were looked at, lengths.png where lengths were evaluated."""
-    drawn = curves(panels)
-    save(drawn, folder / "curves.png")
-    save(drawn, folder / "curves.svg")
-    if has_heads(panels):
-        save(heads(panels), folder / "heads.png")
-    if has_lengths(panels):
-        save(lengths(panels), folder / "lengths.png")
+    Returns:
+        The names of those written.
+    """
+    drawn = curves(comparison)
+    figures = {"curves.png": drawn, "curves.svg": drawn}
+    if all(panel.heads for panel in comparison.panels):
+        figures["heads.png"] = heads(comparison)
+    if any(panel.extrapolation for panel in comparison.panels):
+        figures["lengths.png"] = lengths(comparison)
+    for name, figure in figures.items():
+        save(figure, folder / name)
+    return list(figures)
 
 
 def save(figure: "Figure", file: Path) -> None:
@@ -168,22 +177,20 @@ def _legend_once(figure: "Figure", axes: Any) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
 
 
-def _losses(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
-    if panel.rivals:
-        for mark in panel.rivals[0].marks:
-            axes.axhline(mark.level, color="#9a9a9a", linewidth=0.8, zorder=1)
+def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
+    for threshold in panel.thresholds:
+        axes.axhline(threshold.level, color="#9a9a9a", linewidth=0.8, zorder=1)
     for arm in panel.arms:
         for run in arm.runs:
             axes.plot(
                 run.curve["step"], run.curve["val_loss"], color=look[arm.scheme].colour, linewidth=0.5, alpha=0.35
             )
-        _draw(axes, band(arm, "val_loss"), arm.scheme, look[arm.scheme])
+        _draw(axes, arm.bands["val_loss"]["step"], arm.scheme, look[arm.scheme])
     axes.set_ylim(*window(panel.arms))
     axes.set_xlabel("step")
-    axes.set_ylabel("validation loss, nats per token")
-    seeds = sorted({len(arm.runs) for arm in panel.arms})
-    over = formatting.seeds(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-    axes.set_title(f"{panel.title + ': ' if panel.title else ''}mean over {over}, 95 % band", loc="left", fontsize=10)
+    axes.set_ylabel(METRICS["val_loss"].label)
+    over = formatting.seeds_from([len(arm.runs) for arm in panel.arms])
+    axes.set_title(f"{_where(panel)}mean over {over}, 95 % band", loc="left", fontsize=10)
     if panel.rivals:
         axes.annotate(
             f"grey lines: {panel.baseline}'s loss after 25, 50, 75, 100 %",
@@ -191,10 +198,15 @@ def _losses(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
         )  # fmt: skip
 
 
-def _speed_ups(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
+def _where(panel: Panel) -> str:
+    return f"{panel.title}: " if panel.title else ""
+
+
+def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.axhline(1, color=look[panel.baseline].colour, linestyle=_DASHES[look[panel.baseline].dash], linewidth=1.4)
     for arm in panel.rivals:
-        _draw(axes, speed_up_band(arm, panel), arm.scheme, look[arm.scheme])
+        if arm.speed_ups is not None:
+            _draw(axes, arm.speed_ups, arm.scheme, look[arm.scheme])
     axes.invert_xaxis()
     axes.set_yscale("log")
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -203,7 +215,7 @@ def _speed_ups(axes: Any, panel: Panel, look: dict[str, Look]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("loss to be reached, falling to the right")
-    axes.set_ylabel(f"times fewer steps than {panel.baseline}")
+    axes.set_ylabel(METRICS["speed_up_steps"].title)
     axes.set_title(f"Speed-up over {panel.baseline}, 95 % band", loc="left", fontsize=10)
 
 
@@ -215,7 +227,7 @@ def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:
 
 def window(arms: Sequence[Arm]) -> tuple[float, float]:
     """Losses worth showing: the fall from the first measurements would flatten everything after it."""
-    last = [float(run.curve["val_loss"][-1]) for arm in arms for run in arm.runs]
+    last = [run.last_loss for arm in arms for run in arm.runs]
     tenth = [float(run.curve["val_loss"][len(run.curve["val_loss"]) // 10]) for arm in arms for run in arm.runs]
     low, high = min(last), max([*tenth, *last])
     return low - 0.05 * (high - low), high + 0.05 * (high - low) + 1e-6

@@ -1,193 +1,250 @@
-"""The comparison as tables: on the terminal, and as table.csv."""
+"""The comparison as tables, each made once; the terminal, Markdown and the page show the same."""
 
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from posenc.analysis.comparison import Panel
-from posenc.analysis.reproduction import Reproduction, reproduction
-from posenc.report import formatting
-from posenc.report.formatting import finite, share
-from posenc.storage.csv_files import to_csv
-
-
-def csv_text(panels: Sequence[Panel]) -> str:
-    """One row a setting, scheme and threshold; empty cells where something was not reached or has no interval."""
-    rows: list[Mapping[str, Any]] = []
-    for panel in panels:
-        for arm in panel.arms:
-            common = {
-                "setting": panel.title,
-                "comparison": panel.kind,
-                "scheme": arm.scheme,
-                "baseline": panel.baseline,
-                "seeds": len(arm.runs),
-                "diverged": arm.diverged,
-                "budget": panel.budget,
-                "provisional": int(panel.provisional),
-                "parameters": arm.parameters,
-                "tokens_per_s": finite(arm.tokens_per_s, 0),
-                **_estimate("val_loss", arm.loss),
-                **_estimate("bits_per_byte", arm.bits),
-            }
-            if not arm.marks:
-                rows.append(common)
-            for mark in arm.marks:
-                row = {
-                    **common,
-                    "fraction": mark.fraction,
-                    "level": finite(mark.level),
-                    "pairs": mark.in_steps.seeds,
-                    "not_reached": mark.steps.missed,
-                    "verdict": arm.verdict if arm.scheme != panel.baseline else "baseline",
-                    **_estimate("steps", mark.steps, 1),
-                    **_estimate("speed_up_steps", mark.in_steps),
-                    **_estimate("speed_up_seconds", mark.in_seconds),
-                }
-                if arm.headline:
-                    row |= {"headline_level": finite(arm.headline.level)}
-                    row |= _estimate("headline_speed_up_steps", arm.headline.in_steps)
-                if mark.in_steps.bootstrap:
-                    row["speed_up_steps_bootstrap_low"] = finite(mark.in_steps.bootstrap[0])
-                    row["speed_up_steps_bootstrap_high"] = finite(mark.in_steps.bootstrap[1])
-                rows.append(row)
-    return to_csv(_COLUMNS, rows)
+from posenc.analysis.attention_heads import DROPPED, FORMED, SCORES
+from posenc.analysis.comparison import Comparison, Panel
+from posenc.analysis.convergence import Estimate
+from posenc.analysis.extrapolation import Extrapolation
+from posenc.analysis.published import PUBLISHED, Reproduction
+from posenc.analysis.runs import Sweep
+from posenc.report import formatting, sentences
+from posenc.report.formatting import interval, share, times
+from posenc.storage.metrics import METRICS, Metric
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown: a head, and the rows under it."""
-    head, *body = rows
-    lines = [f"| {' | '.join(row)} |" for row in (head, *body)]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+@dataclass(frozen=True)
+class Table:
+    """Text in rows; a cell may have several lines. A row whose first cell is empty belongs to the one above.
+
+    Attributes:
+        title: what it holds, on the terminal.
+        head: a name for each column.
+        rows: of as many cells.
+        caption: what a reader must know of it.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
 
 
-def _with_interval(name: str) -> tuple[str, str, str]:
-    return name, f"{name}_low", f"{name}_high"
+def markdown(table: Table) -> str:
+    """The table in Markdown, without title and caption."""
+    lines = [f"| {' | '.join(row)} |".replace("\n", "<br>") for row in (table.head, *table.rows)]
+    return "\n".join([lines[0], "|---" * len(table.head) + "|", *lines[1:]])
 
 
-_COLUMNS = [
-    *("setting", "comparison", "scheme", "baseline", "seeds", "diverged", "budget", "provisional", "parameters"),
-    "tokens_per_s",
-    *_with_interval("val_loss"),
-    *_with_interval("bits_per_byte"),
-    *("fraction", "level", "pairs", "not_reached"),
-    *_with_interval("steps"),
-    *_with_interval("speed_up_steps"),
-    *("speed_up_steps_bootstrap_low", "speed_up_steps_bootstrap_high"),
-    *_with_interval("speed_up_seconds"),
-    "headline_level",
-    *_with_interval("headline_speed_up_steps"),
-    "verdict",
-]
+def losses(panel: Panel) -> Table:
+    """A row a scheme: what it came to."""
+    after = f"fter {panel.budget:,} steps{', so far' if panel.provisional else ''}"
+    rows = [
+        (
+            arm.scheme,
+            formatting.of(len(arm.runs), arm.started),
+            formatting.parameters(arm.parameters),
+            interval(arm.loss),
+            interval(arm.bits),
+            f"{arm.tokens_per_s:,.0f}" if arm.tokens_per_s else "–",
+            "baseline" if arm.scheme == panel.baseline else str(arm.verdict or "–"),
+        )
+        for arm in panel.arms
+    ]
+    return Table(
+        f"A{after}{', ' if panel.title else ''}{panel.title}",
+        ("scheme", "seeds", "parameters", "validation loss", *_titles("bits_per_byte"), "tokens/s", "verdict"),
+        rows,
+        f"{panel.title + ': a' if panel.title else 'A'}{after}. {METRICS['val_loss'].label}.",
+    )
 
 
-def _estimate(name: str, estimate: Any, digits: int = 4) -> dict[str, str]:
-    if estimate is None or estimate.missed:
-        return {}
-    values = (estimate.value, estimate.low, estimate.high)
-    return {key: finite(value, digits) for key, value in zip(_with_interval(name), values, strict=True)}
+def _titles(*names: str) -> list[str]:
+    return [METRICS[name].title for name in names]
 
 
-def search_csv(search: Sequence[Mapping[str, Any]]) -> str:
-    """The trials before a tuned comparison."""
-    return to_csv(list(dict.fromkeys(key for trial in search for key in trial)), search)
+def thresholds(panel: Panel) -> Table:
+    """A row a scheme: steps to the baseline's losses, and under it a row for each speed-up."""
+    rows = []
+    for arm in (arm for arm in panel.arms if arm.thresholds):
+        rows.append([arm.scheme, "steps", *(formatting.steps(t.steps) for t in arm.thresholds)])
+        if arm.scheme != panel.baseline:
+            rows.append(["", *_titles("speed_up_steps"), *(_or_dash(t.in_steps) for t in arm.thresholds)])
+            rows.append(["", *_titles("speed_up_seconds"), *(_or_dash(t.in_seconds) for t in arm.thresholds)])
+    return Table(
+        f"Steps to {panel.baseline}'s loss after a share of the budget, and speed-up over {panel.baseline}",
+        ("scheme", "", *(f"after {share(t.fraction)}\nloss {t.level:.3f}" for t in panel.thresholds)),
+        rows,
+        f"Steps to {panel.baseline}'s loss after a share of the budget, and the speed-up over {panel.baseline} in "
+        "steps and in training time. Tokens go with the steps: every batch holds as many.",
+    )
 
 
-def show(panels: Sequence[Panel], notices: Sequence[str] = ()) -> None:
-    """Print the comparison, with what a reader must know about it."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
-    for panel in panels:
-        title = f"After {panel.budget:,} steps" + (f", {panel.title}" if panel.title else "")
-        losses = Table(title=title, title_justify="left", title_style="bold")
-        for name in ("scheme", "seeds", "parameters", "validation loss", "bits per byte"):
-            losses.add_column(name, justify="left" if name == "scheme" else "right")
-        for arm in panel.arms:
-            bits = "-" if arm.bits is None else formatting.interval(arm.bits)
-            size = formatting.parameters(arm.parameters)
-            losses.add_row(arm.scheme, arm.seeds, size, formatting.interval(arm.loss), bits)
-        console.print()
-        console.print(losses)
-        if panel.rivals:
-            console.print()
-            console.print(_to_losses(panel))
-        if beside := reproduction(panel):
-            console.print()
-            console.print(_beside(beside))
-        for notice in [*notices, *panel.notices] if panel is panels[0] else panel.notices:
-            console.print(f"Note: {notice}.")
-        console.print()
-        console.print(formatting.against(panel), style="bold")
-    if whole := formatting.overall(panels):
-        console.print()
-        console.print(_settings(panels))
-        console.print()
-        console.print(whole, style="bold")
+def _or_dash(ratio: Estimate) -> str:
+    """The steps above say already that it was not reached."""
+    return "–" if ratio.missed else times(ratio)
 
 
-def _settings(panels: Sequence[Panel]) -> Any:
-    """Every setting's headline in a row."""
-    from rich.table import Table
-
-    head, *rows = settings(panels)
-    table = Table(
-        title=f"Every setting: times fewer steps than {panels[0].baseline}, to the lowest loss that both reach",
-        title_justify="left", title_style="bold", min_width=80,
-    )  # fmt: skip
-    for name in head:
-        table.add_column(name, justify="left" if name == "setting" else "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def settings(panels: Sequence[Panel]) -> list[list[str]]:
-    """How many times fewer steps each scheme needs in each setting: a head, and a row a setting."""
+def settings(comparison: Comparison) -> Table:
+    """A row a setting: every scheme's headline."""
+    panels = comparison.panels
     schemes = list(dict.fromkeys(arm.scheme for panel in panels for arm in panel.rivals))
-    rows = [["setting", *schemes]]
+    rows = []
     for panel in panels:
-        ratios = {arm.scheme: formatting.times(arm.headline.in_steps) for arm in panel.rivals if arm.headline}
-        rows.append([panel.title, *(ratios.get(scheme, "-") for scheme in schemes)])
-    return rows
+        ratios = {arm.scheme: times(arm.headline.in_steps) for arm in panel.rivals if arm.headline}
+        rows.append([panel.title, *(ratios.get(scheme, "–") for scheme in schemes)])
+    title = f"Every setting: speed-up in steps over {comparison.baseline}, to the lowest loss that both reach"
+    return Table(title, ["setting", *schemes], rows)
 
 
-def _beside(beside: Reproduction) -> Any:
-    from rich.table import Table
-
-    table = Table(
-        title=f"Beside the paper ({beside.curves.source}): times fewer steps",
-        caption=f"To {beside.baseline}'s loss after a share of its budget; in the paper, to its other arm's.",
-        min_width=80,
-        title_justify="left", title_style="bold", caption_justify="left",
-    )  # fmt: skip
-    for name in ("after", "paper", *beside.schemes):
-        table.add_column(name, justify="right")
-    for row in beside.rows:
-        ours = [formatting.times(estimate) for estimate in row.ours.values()]
-        table.add_row(share(row.fraction), f"{row.paper:g}x", *ours)
-    return table
+def reproduction(found: Reproduction) -> Table:
+    """A row a point of the paper's figure."""
+    rows = [
+        (share(row.fraction), f"{row.level:.3f}", f"{row.paper:g}x", *map(times, row.ours.values()))
+        for row in found.rows
+    ]
+    here = [f"here: {scheme}" for scheme in found.rows[0].ours]
+    return Table(
+        f"Beside the paper ({found.curves.source}): speed-up in steps",
+        ("after", f"{found.baseline}'s loss", "the paper", *here),
+        rows,
+        f"{sentences.reproduction(found)}, read off the figure. Not like ours: {found.curves.unlike}.",
+    )
 
 
-def _to_losses(panel: Panel) -> Any:
-    from rich.table import Table
+def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -> Table:
+    """A row a scheme: bits per byte at each length.
 
-    table = Table(
-        title=f"Steps to {panel.baseline}'s loss, and how many times fewer than {panel.baseline} needs",
-        caption="Under the steps: times fewer steps, then times less training time (95 % interval over seeds).",
-        title_justify="left", title_style="bold", caption_justify="left", show_lines=True,
-    )  # fmt: skip
-    table.add_column("scheme")
-    for mark in panel.rivals[0].marks:
-        table.add_column(f"after {share(mark.fraction)}\n{mark.level:.3f}", justify="right")
-    for arm in panel.arms:
-        if arm.marks:
-            table.add_row(arm.scheme, *(_cell(mark, arm.scheme == panel.baseline) for mark in arm.marks))
-    return table
+    Args:
+        panel: the panel.
+        found: in longer windows.
+        intervals: whether they are shown; without, the table is narrow.
+    """
+    rows = []
+    for row in found.rows:
+        cells = [interval(row.bits.get(multiple)).partition(" ") for multiple in found.lengths]
+        shown = [f"{bits}\n{bounds}".strip() if intervals else bits for bits, _, bounds in cells]
+        rows.append([row.scheme, formatting.of(row.evaluated, row.seeds), *shown])
+    where = f"{', ' if panel.title else ''}{panel.title}"
+    return Table(
+        f"Bits per byte in longer windows{where}, mean over seeds",
+        ["scheme", "seeds", *(f"{multiple:g}x\n{length:,}" for multiple, length in found.lengths.items())],
+        rows,
+        f"Bits per byte{where}: the same validation text, cut into windows of each length. Longer windows also show "
+        "the model more of the text before most of their bytes, so a scheme that works at any length would come down."
+        + "".join(f" {gap}." for gap in sentences.gaps(found)),
+    )
 
 
-def _cell(mark: Any, baseline: bool) -> str:
-    if baseline or mark.in_steps.missed:
-        return formatting.steps(mark.steps)
-    return "\n".join((formatting.steps(mark.steps), formatting.times(mark.in_steps), formatting.times(mark.in_seconds)))
+def heads(panel: Panel) -> Table:
+    """A row a scheme: when its first previous-token head forms, when its loss drops, and its scores at the end."""
+    assert panel.heads is not None
+    ngram = panel.ngram
+    drop = [f"loss {DROPPED} under\nthe {ngram.name}"] if ngram else []
+    rows = [
+        (
+            row.scheme,
+            formatting.steps_interval(row.formed),
+            *([formatting.steps_interval(row.dropped)] if row.dropped else []),
+            *(interval(score, METRICS[name].digits) for name, score in row.scores.items()),
+        )
+        for row in panel.heads.rows
+    ]
+    return Table(
+        "Attention heads",
+        ("scheme", "first previous-\ntoken head", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
+        rows,
+        f"Steps, and scores of the best head, mean over seeds. A head counts as formed from a previous-token score of "
+        f"{FORMED:g}." + (f" The {ngram.name} of the text has {ngram.loss:.3f} nats per token." if ngram else ""),
+    )
+
+
+def search(sweep: Sweep) -> Table:
+    """A row a trial of the search before."""
+    rows = []
+    for trial in sweep.search:
+        edge = f", at the edge of the grid in {', '.join(trial['edge'])}" if trial.get("edge") else ""
+        loss = "failed" if trial["val_loss"] is None else f"{trial['val_loss']:.4f}"
+        tried = [str(trial.get(key, "–")) for key in sweep.searched]
+        rows.append([trial["pos"], *tried, loss, ("best" if trial["best"] else "") + edge])
+    return Table(
+        "The search before",
+        ["scheme", *sweep.searched, "validation loss", ""],
+        rows,
+        "Each scheme's trials with one seed of its own. The best of each scheme was trained again with fresh seeds: "
+        "those are the runs above.",
+    )
+
+
+def runs(sweep: Sweep) -> Table:
+    """A row a run."""
+    rows = [
+        (r.scheme, str(r.seed), str(r.last_step), f"{r.last_loss:.4f}", f"{r.curve['seconds'][-1]:.0f}", r.source)
+        for r in sweep.runs
+    ]
+    return Table("The runs", ("scheme", "seed", "steps", "validation loss", "seconds", "from"), rows)
+
+
+def published(comparison: Comparison) -> Table:
+    """Ours, and what others published."""
+    ours = [row for panel in comparison.panels for row in _ours(panel)]
+    theirs = [
+        (
+            row.source,
+            row.setting,
+            row.against,
+            row.level,
+            row.result + ", read off the figure" * row.digitised,
+            row.unlike,
+        )
+        for row in PUBLISHED
+    ]
+    return Table(
+        "What others found",
+        ("source", "trained", "against", "to reach", "speed-up in steps", "not like ours"),
+        [*ours, *theirs],
+        "How many times fewer steps rotary needed, as published, beside ours. No two rows are like for like: the last "
+        "column says in what each is not like the runs here.",
+    )
+
+
+def _ours(panel: Panel) -> Iterable[tuple[str, ...]]:
+    tokenizers = {str(run.setting.get("tokenizer", "")) for arm in panel.arms for run in arm.runs}
+    sizes = {formatting.parameters(arm.parameters) for arm in panel.arms}
+    where = f"{panel.title}, " if panel.title else ""
+    trained = f"{where}{', '.join(sorted(sizes))} parameters, {'/'.join(sorted(tokenizers))}, {panel.budget:,} steps"
+    for arm in panel.rivals:
+        level = f"its loss at {', '.join(share(t.fraction) for t in arm.thresholds)} of the budget"
+        ratios = ", ".join(times(t.in_steps) for t in arm.thresholds)
+        yield f"here: {arm.scheme}", trained, panel.baseline, level, ratios, "–"
+
+
+def facts(sweep: Sweep) -> Table:
+    """What was run, on what and how: name and value, those that are known."""
+    summaries = [run.summary for run in sweep.runs if run.finished]
+
+    def each(key: str) -> str:
+        return ", ".join(sorted({str(summary[key]) for summary in summaries if summary.get(key) is not None}))
+
+    versions = sorted({", ".join(f"{k} {v}" for k, v in summary.get("versions", {}).items()) for summary in summaries})
+    known = {
+        "Last command": sweep.command,
+        "Schemes": ", ".join(dict.fromkeys(run.scheme for run in sweep.runs)),
+        "Seeds": ", ".join(map(str, sorted({run.seed for run in sweep.runs}))),
+        "Runs": f"{len(sweep.runs)}, {len(summaries)} of them finished",
+        "Tokens a run": ", ".join(f"{int(run):,}" for run in sorted({run.curve["tokens"][-1] for run in sweep.runs})),
+        "Seconds of training": f"{sum(run.curve['seconds'][-1] for run in sweep.runs):,.0f} in all",
+        "Hardware": each("hardware"),
+        "Precision": each("precision"),
+        "Versions": "; ".join(versions),
+        "Commit": each("commit"),
+        "Date": each("date"),
+    }
+    return Table("What was run", ("", ""), [(name, value) for name, value in known.items() if value])
+
+
+def metrics(listed: Iterable[Metric] = METRICS.values()) -> Table:
+    """A row a metric: what it is and how it is measured."""
+    rows = [(m.name, f"{m.label}: {m.definition}", m.measured) for m in listed]
+    return Table("Metrics", ("column", "what it is", "how it is measured"), rows)

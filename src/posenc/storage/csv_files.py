@@ -10,22 +10,6 @@ from typing import Any
 from posenc.storage.atomic import atomic_write
 from posenc.storage.resource_errors import disk_errors
 
-COLUMNS = (
-    "step",
-    "tokens",
-    "seconds",
-    "train_loss",
-    "val_loss",
-    "learning_rate",
-    "gradient_norm",
-    "tokens_per_s",
-    "mfu",
-    "previous_token",
-    "induction",
-    "position_share",
-)
-"""Of metrics.csv."""
-
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], header: bool = True) -> str:
     """A table; a column that a row lacks stays empty, and what is in no column is left out."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from posenc.bounds import Positive
 from posenc.storage.run_directory import RunDirectory
 
 Loggers = list[Any]
@@ -21,8 +22,8 @@ def weights_and_biases(
     project: str = "posenc",
     entity: str | None = None,
     tags: list[str] | None = None,
-    timeout: float = 10.0,
-    upload: float = 30.0,
+    timeout: Positive = 10.0,
+    upload: Positive = 30.0,
 ) -> Loggers:
     """Weights & Biases: online with an API key, offline without one or when the server does not answer in time.
 
@@ -32,13 +33,7 @@ def weights_and_biases(
         project, entity, tags: where the run appears; an agent of W&B's sweeps has its own project and entity.
         timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
         upload: seconds to wait for it at the end.
-
-    Raises:
-        ValueError: if a time is not positive.
     """
-    for name, seconds in (("timeout", timeout), ("upload", upload)):
-        if not seconds > 0:
-            raise ValueError(f"{name}={seconds} must be positive")
     from posenc.tracking.wandb_logger import Wanted
 
     settings = {

@@ -10,6 +10,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger
 
 from posenc.config.secrets import hidden
+from posenc.errors import first_line
 from posenc.storage.csv_files import read_csv
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import Heard, address, ask, let_go, listen, load, within
@@ -89,7 +90,7 @@ class WeightsAndBiases(Logger):
             try:
                 call()
             except Exception as error:
-                self._give_up(first_line(error))
+                self._give_up(_reason(error))
 
     def _give_up(self, reason: str) -> None:
         if self._going_on:
@@ -97,10 +98,9 @@ class WeightsAndBiases(Logger):
             print(f"W&B has not everything of this run ({reason}): upload it with `{self.sync}`.", flush=True)
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line; a server's whole page is not meant for this place."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return textwrap.shorten(hidden(said), 150, placeholder=" ...")
+def _reason(error: BaseException) -> str:
+    """Of a failure, without keys; a server's whole page is not meant for this place."""
+    return textwrap.shorten(hidden(first_line(error)), 150, placeholder=" ...")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Wanted:
             wandb = load()
         except ImportError as error:
             missing = error.name == "wandb"
-            why = "W&B is not installed" if missing else f"W&B cannot be used ({first_line(error)})"
+            why = "W&B is not installed" if missing else f"W&B cannot be used ({_reason(error)})"
             print(f"{why}: the curve goes to metrics.csv alone (logger=csv says so without this line).", flush=True)
             return None
         except Exception as error:
@@ -141,7 +141,7 @@ class Wanted:
                 try:
                     return self._online(wandb)
                 except Exception as error:  # whatever the network does, the run goes on
-                    mode, why = "offline", f" ({first_line(error)})"
+                    mode, why = "offline", f" ({_reason(error)})"
                     let_go(wandb)
             return self._begun(wandb, mode, why)
         except Exception as error:
@@ -184,4 +184,4 @@ class Wanted:
 
 
 def _cannot_be_used(error: BaseException) -> None:
-    print(f"W&B cannot be used ({first_line(error)}): the curve goes to metrics.csv alone.", flush=True)
+    print(f"W&B cannot be used ({_reason(error)}): the curve goes to metrics.csv alone.", flush=True)

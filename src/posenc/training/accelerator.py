@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from posenc.bounds import Positive, PositiveInt
 from posenc.distributed import this_rank
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
 
@@ -94,8 +95,7 @@ class Hardware:
         try:
             trainer = Trainer(accelerator=self.accelerator, precision=self.chosen_precision(), **spread, **settings)
         except (MisconfigurationException, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"accelerator={self.accelerator}: {reason}") from error
+            raise ValueError(f"accelerator={self.accelerator}: {first_line(error)}") from error
         if trainer.strategy.root_device.type == "cpu":
             keep_freed_memory()
         # Lightning would have all ranks ask rank 0 in every step whether it was told to stop, and wait for it.
@@ -151,15 +151,11 @@ class DataParallel(Hardware):
         ValueError: if there is no such device.
     """
 
-    devices: int | Literal["auto"] = "auto"
-    timeout: float = 600
+    devices: PositiveInt | Literal["auto"] = "auto"
+    timeout: Positive = 600
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.devices != "auto" and self.devices < 1:
-            raise ValueError(f"devices={self.devices} must be at least 1")
-        if self.timeout <= 0:
-            raise ValueError(f"timeout={self.timeout} must be more than 0")
         if self.cuda_graphs:
             raise ValueError("cuda_graphs=True is for one device: the others cannot be heard while a graph is replayed")
 

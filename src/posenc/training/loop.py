@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from posenc.errors import RunError, UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.csv_files import COLUMNS, MetricsFile, steps_in
+from posenc.storage.csv_files import MetricsFile, steps_in
+from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.attention_probe import HEAD_COLUMNS
 from posenc.training.efficiency import flops_per_token, peak_flops

@@ -1,13 +1,17 @@
 """Optimisers, the same for every scheme. Their learning rate follows a schedule of its own."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import torch
+from annotated_types import Ge, Lt
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from posenc.bounds import NonNegative, Positive
 from posenc.training.schedule import Schedule
+
+Beta = Annotated[float, Ge(0), Lt(1)]
 
 
 class Optimizer(Protocol):
@@ -37,24 +41,12 @@ class AdamW:
         betas: decay of the two moments.
         weight_decay: on matrices only; not on the weights of norms.
         clip: largest norm of the gradient.
-
-    Raises:
-        ValueError: if a value is out of range.
     """
 
-    lr: float
-    betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = 0.1
-    clip: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("lr", "clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be above 0")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas={list(self.betas)} must both be at least 0 and below 1")
-        if not self.weight_decay >= 0:
-            raise ValueError(f"weight_decay={self.weight_decay} must not be negative")
+    lr: Positive
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
+    weight_decay: NonNegative = 0.1
+    clip: Positive = 1.0
 
     def build(self, model: nn.Module) -> torch.optim.AdamW:
         matrices = [weight for weight in model.parameters() if weight.ndim >= 2]

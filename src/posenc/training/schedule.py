@@ -2,9 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
-Span = int | float
+from annotated_types import Ge
+
+from posenc.bounds import Fraction
+
+Span = Annotated[int, Ge(0)] | Fraction
 """A part of a run: a whole number counts steps, any other number is a share of them."""
 
 
@@ -27,23 +31,12 @@ class Constant:
 
     Args:
         warmup: a share of the steps, or a number of steps. In steps, it does not depend on how long the run is.
-
-    Raises:
-        ValueError: if a value is out of range.
     """
 
     warmup: Span = 0.0
 
-    def __post_init__(self) -> None:
-        self._check_span("warmup")
-
     def lr_factor(self, step: int, steps: int) -> float:
         return min(1.0, (step + 1) / max(1, steps_of(self.warmup, steps)))
-
-    def _check_span(self, name: str) -> None:
-        span = getattr(self, name)
-        if span < 0 or (isinstance(span, float) and span > 1):
-            raise ValueError(f"{name}={span} must be a share of the steps between 0.0 and 1.0, or a number of steps")
 
 
 @dataclass(frozen=True)
@@ -53,17 +46,9 @@ class _Decaying(Constant):
     Args:
         warmup: as in `Constant`.
         min_lr_ratio: the learning rate at the last step, as a share of the peak.
-
-    Raises:
-        ValueError: if a value is out of range.
     """
 
-    min_lr_ratio: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.min_lr_ratio <= 1:
-            raise ValueError(f"min_lr_ratio={self.min_lr_ratio} must be between 0 and 1")
+    min_lr_ratio: Fraction = 0.1
 
 
 @dataclass(frozen=True)
@@ -89,10 +74,6 @@ class WSD(_Decaying):
     """
 
     cooldown: Span = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_span("cooldown")
 
     def lr_factor(self, step: int, steps: int) -> float:
         falling = steps_of(self.cooldown, steps)

@@ -1,17 +1,8 @@
 "use strict";
 // Draws the panels in #data and redraws them when a control changes. One object of choices, no other state.
 (() => {
-  const panels = JSON.parse(document.getElementById("data").textContent);
+  const { axes: AXES, titles: TITLES, panels } = JSON.parse(document.getElementById("data").textContent);
   const form = document.getElementById("controls");
-  const AXES = { step: "step", tokens: "tokens", seconds: "seconds of training" };
-  const TITLES = {
-    loss: "nats per token",
-    speedup: "times fewer steps",
-    previous_token: "share of attention",
-    induction: "share of attention",
-    lengths: "bits per byte",
-    positions: "nats per token",
-  };
   const CONFIG = { responsive: true, displaylogo: false, displayModeBar: false };
 
   function choices() {
@@ -80,15 +71,16 @@
     const form = layout("loss", chosen);
     const [low, high] = panel.window;
     form.yaxis.range = chosen.logy ? [Math.log10(low), Math.log10(high)] : [low, high];
-    const floor = panel.orderless?.loss > low && panel.orderless.loss < high ? [{ level: panel.orderless.loss, table: panel.orderless.table }] : [];
+    const { loss, name } = panel.ngram ?? {};
+    const floor = loss > low && loss < high ? [{ level: loss, name }] : [];
     const lines = chosen.thresholds ? [...panel.thresholds, ...floor] : [];
-    form.shapes = lines.map(({ level, table }) => ({
+    form.shapes = lines.map(({ level, name }) => ({
       type: "line", xref: "paper", x0: 0, x1: 1, y0: level, y1: level, layer: "below",
-      line: { color: table ? "#1c1c1c" : "#8a8a8a", width: 1, dash: table ? "dot" : "solid" },
+      line: { color: name ? "#1c1c1c" : "#8a8a8a", width: 1, dash: name ? "dot" : "solid" },
     }));
-    form.annotations = lines.map(({ level, share, table }) => ({
-      xref: "paper", x: 1, xanchor: table ? "right" : "left", y: chosen.logy ? Math.log10(level) : level,
-      yanchor: table ? "bottom" : "middle", text: table ?? share, showarrow: false,
+    form.annotations = lines.map(({ level, share, name }) => ({
+      xref: "paper", x: 1, xanchor: name ? "right" : "left", y: chosen.logy ? Math.log10(level) : level,
+      yanchor: name ? "bottom" : "middle", text: name ?? share, showarrow: false,
       font: { size: 11, color: "#5a5a5a" },
     }));
     Plotly.react(`loss-${index}`, overTraining(panel, chosen, "val_loss", 3), form, CONFIG);

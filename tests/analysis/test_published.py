@@ -6,9 +6,8 @@ import pytest
 
 from posenc.analysis.comparison import compare
 from posenc.analysis.published import PUBLISHED, ROFORMER
-from posenc.analysis.reproduction import reproduction
-from posenc.report import page, tables
-from tests.analysis.synthetic import pair, run, sweep
+from posenc.report import page, terminal
+from tests.analysis.synthetic import pair, panels, run, sweep
 
 MASKED = {"objective": "masked", "attention": "softmax"}
 LINEAR = {"objective": "causal", "attention": "linear"}
@@ -32,15 +31,15 @@ def test_the_paper_s_ratios_are_those_of_its_digitised_steps():
 
 @pytest.mark.parametrize(("setting", "figure"), [(MASKED, 0), (LINEAR, 1)])
 def test_runs_that_repeat_a_figure_stand_beside_it_at_its_shares_of_the_budget(setting, figure):
-    (panel,) = compare(both(setting))
-    beside = reproduction(panel)
+    (panel,) = panels(both(setting))
+    beside = panel.reproduction
     assert beside is not None
     assert beside.curves is ROFORMER[figure]
     assert [row.fraction for row in beside.rows] == ROFORMER[figure].fractions()
     assert beside.rows[-1].ours["rope"].value == pytest.approx(2, rel=0.05)
-    mark = panel.rivals[0].marks[-1]
-    assert beside.rows[-1].level == mark.level
-    assert beside.rows[-1].ours["rope"].value == mark.in_steps.value
+    threshold = panel.thresholds[-1]
+    assert beside.rows[-1].level == threshold.level
+    assert beside.rows[-1].ours["rope"].value == threshold.in_steps.value
 
 
 @pytest.mark.parametrize(
@@ -48,36 +47,35 @@ def test_runs_that_repeat_a_figure_stand_beside_it_at_its_shares_of_the_budget(s
     [{}, {"objective": "causal", "attention": "softmax"}, {"objective": "masked", "attention": "linear"}],
 )
 def test_runs_that_repeat_no_figure_stand_beside_none(setting):
-    (panel,) = compare(both(setting))
-    assert reproduction(panel) is None
+    (panel,) = panels(both(setting))
+    assert panel.reproduction is None
 
 
 def test_another_baseline_than_the_paper_s_other_arm_stands_beside_none():
-    (panel,) = compare(both(MASKED), baseline="rope")
+    (panel,) = panels(both(MASKED), baseline="rope")
     assert panel.rivals
-    assert reproduction(panel) is None
+    assert panel.reproduction is None
 
 
 def test_what_lies_before_the_first_validation_is_left_out():
     late = [replace(one, curve={name: values[4:] for name, values in one.curve.items()}) for one in both(MASKED).runs]
-    (panel,) = compare(sweep(*late))
-    beside = reproduction(panel)
+    (panel,) = panels(sweep(*late))
+    beside = panel.reproduction
     assert beside is not None
     assert [round(row.fraction, 3) for row in beside.rows] == [0.289, 1.0]  # the first is at step 50 of 300
 
 
 def test_runs_that_go_on_stand_beside_none():
     going_on = sweep(*(run(scheme, 0, finished=False, upto=200, setting=MASKED) for scheme in ("rope", "sinusoidal")))
-    (panel,) = compare(going_on)
-    assert reproduction(panel) is None
+    (panel,) = panels(going_on)
+    assert panel.reproduction is None
 
 
 def test_the_page_and_the_terminal_show_it(capsys):
-    one = both(MASKED)
-    panels = compare(one)
-    assert "Beside the paper" in page.html(one, panels)
-    tables.show(panels)
+    comparison = compare(both(MASKED))
+    assert "Beside the paper" in page.html(comparison)
+    terminal.show(comparison)
     shown = capsys.readouterr().out
     assert "Beside the paper (Su et al. 2021, figure 3, left)" in shown
     assert "1.58x" in shown
-    assert "Beside the paper" not in page.html(pair(), compare(pair()))
+    assert "Beside the paper" not in page.html(compare(pair()))

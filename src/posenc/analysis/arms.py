@@ -1,0 +1,184 @@
+"""An arm of a comparison: the runs of one scheme, and what they come to beside the baseline's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from posenc.analysis import convergence
+from posenc.analysis.convergence import FRACTIONS, Array, Band, Estimate, Verdict
+from posenc.analysis.runs import AXES, MEASURES, Run
+
+Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
+"""Two curves of one seed: the baseline's and a scheme's."""
+
+LEVELS = 60
+"""Losses at which the speed-up is drawn."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What a scheme needs to one of the baseline's losses.
+
+    Attributes:
+        fraction: of the budget, at which the baseline has that loss.
+        level: the baseline's loss there, mean over seeds; each seed is held against its own.
+        steps: to that loss.
+        in_steps, in_seconds: speed-up over the baseline; tokens go with the steps, since every batch is alike.
+    """
+
+    fraction: float
+    level: float
+    steps: Estimate
+    in_steps: Estimate
+    in_seconds: Estimate
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One scheme of a panel.
+
+    Attributes:
+        scheme: its name.
+        runs: one a seed, cut to the panel's budget.
+        thresholds: one for each of FRACTIONS; empty where there is nothing to compare with.
+        headline: at the last loss that both this scheme and the baseline reach; None where there is no baseline. For
+            a faster scheme it is the last of the thresholds; for a slower one it is still a number.
+        speed_ups: in steps over the baseline, against the loss; where every seed gets to. None for the baseline.
+        diverged: runs left out because their loss is NaN or infinite.
+    """
+
+    scheme: str
+    runs: tuple[Run, ...]
+    thresholds: tuple[Threshold, ...] = ()
+    headline: Threshold | None = None
+    speed_ups: Band | None = None
+    diverged: int = 0
+
+    @cached_property
+    def loss(self) -> Estimate:
+        """The last validation loss, nats per token."""
+        return convergence.mean([run.last_loss for run in self.runs])
+
+    @cached_property
+    def bits(self) -> Estimate | None:
+        """The last validation loss in bits per byte; None where a run has none: unfinished, or a masked model's."""
+        # A summary's bits are those of its last loss; a run cut short has as many more as its loss is higher.
+        bits = [
+            run.last_loss * run.summary["bits_per_byte"] / run.summary["val_loss"]
+            for run in self.runs
+            if "bits_per_byte" in run.summary
+        ]
+        return convergence.mean(bits) if len(bits) == len(self.runs) else None
+
+    @property
+    def parameters(self) -> int | None:
+        """Of the model; None while no run is finished."""
+        return next((run.summary["parameters"] for run in self.runs if run.finished), None)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Median over runs; None while no run is finished."""
+        speeds = [run.summary["tokens_per_s"] for run in self.runs if run.finished]
+        return float(np.median(speeds)) if speeds else None
+
+    @cached_property
+    def bands(self) -> Mapping[str, Mapping[str, Band]]:
+        """Each of MEASURES over each of AXES: mean over the seeds at the steps that all have; a point that some seed
+        lacks is left out."""
+        return {measure: _over_axes(self.runs, measure) for measure in MEASURES}
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None where there is no baseline. A scheme that lost runs is not called faster for the rest of them."""
+        if self.headline is None:
+            return None
+        verdict = convergence.verdict(self.headline.in_steps)
+        return Verdict.UNDECIDED if self.diverged and verdict == Verdict.FASTER else verdict
+
+    @property
+    def started(self) -> int:
+        """Runs, those that diverged too."""
+        return len(self.runs) + self.diverged
+
+
+def _over_axes(runs: Sequence[Run], measure: str) -> dict[str, Band]:
+    steps = sorted(set.intersection(*({int(step) for step in run.curve["step"]} for run in runs)))
+    rows = [np.isin(run.curve["step"], steps) for run in runs]
+    values = np.stack([run.curve[measure][row] for run, row in zip(runs, rows, strict=True)])
+    known = np.isfinite(values).all(axis=0)
+    axes = {axis: np.stack([run.curve[axis][row] for run, row in zip(runs, rows, strict=True)]) for axis in AXES}
+    over_steps = convergence.band(
+        axes["step"].mean(0)[known], [convergence.mean(column) for column in values[:, known].T]
+    )
+    return {axis: replace(over_steps, x=every.mean(0)[known]) for axis, every in axes.items()}
+
+
+def beside(scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget: int, diverged: int) -> Arm:
+    """An arm with its speed-up over the baseline's runs, as far as they share seeds."""
+    pairs = _pairs(runs, baseline)
+    if not pairs:
+        return Arm(scheme, tuple(runs), diverged=diverged)
+    lowest = list(map(max, *(_levels(pairs, side, budget) for side in (0, 1))))
+    return Arm(
+        scheme,
+        tuple(runs),
+        tuple(thresholds(runs, baseline, budget, FRACTIONS)),
+        _threshold(1.0, lowest, pairs),
+        None if scheme == baseline[0].scheme else _speed_ups(pairs, baseline, budget),
+        diverged,
+    )
+
+
+def thresholds(
+    runs: Sequence[Run], baseline: Sequence[Run], budget: int, fractions: Sequence[float]
+) -> list[Threshold]:
+    """At the baseline's loss after shares of the budget, each seed at its own."""
+    pairs = _pairs(runs, baseline)
+    return [_threshold(fraction, _levels(pairs, 0, fraction * budget), pairs) for fraction in fractions]
+
+
+def _pairs(runs: Sequence[Run], baseline: Sequence[Run]) -> list[Pair]:
+    """The baseline's curve and the scheme's, for each seed that both have."""
+    theirs = {run.seed: run.curve for run in baseline}
+    return [(theirs[run.seed], run.curve) for run in runs if run.seed in theirs]
+
+
+def _levels(pairs: Sequence[Pair], side: int, step: float) -> list[float]:
+    """The loss of the baseline (side 0) or of the scheme (side 1) at a step, seed by seed."""
+    return [convergence.level_at(pair[side]["step"], pair[side]["val_loss"], step) for pair in pairs]
+
+
+def _threshold(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) -> Threshold:
+    def to_level(axis: str, side: int) -> list[float]:
+        return [
+            convergence.reached(pair[side][axis], pair[side]["val_loss"], level)
+            for pair, level in zip(pairs, levels, strict=True)
+        ]
+
+    return Threshold(
+        fraction,
+        float(np.mean(levels)),
+        convergence.mean(to_level("step", 1)),
+        convergence.speed_up(to_level("step", 0), to_level("step", 1)),
+        convergence.speed_up(to_level("seconds", 0), to_level("seconds", 1)),
+    )
+
+
+def _speed_ups(pairs: Sequence[Pair], baseline: Sequence[Run], budget: int) -> Band:
+    """At losses that are the same for every seed; an interval too wide to say something is not drawn."""
+    levels = _common_levels(baseline, budget)
+    estimates = [_threshold(1.0, [level] * len(pairs), pairs).in_steps for level in levels]
+    kept = [(level, e) for level, e in zip(levels, estimates, strict=True) if not e.missed]
+    shown = [e if e.determined else replace(e, low=None, high=None) for _, e in kept]
+    return convergence.band([level for level, _ in kept], shown)
+
+
+def _common_levels(baseline: Sequence[Run], budget: int) -> list[float]:
+    """The baseline's mean loss from a tenth of the budget on, down to the last level that all its seeds reach."""
+    end = max(float(np.min(run.curve["val_loss"])) for run in baseline)
+    curves = [(run.curve["step"], run.curve["val_loss"]) for run in baseline]
+    steps = np.linspace(budget / 10, budget, LEVELS)
+    means = [float(np.mean([convergence.level_at(*curve, step) for curve in curves])) for step in steps]
+    return [*(level for level in means if level > end), end]

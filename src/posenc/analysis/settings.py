@@ -1,0 +1,66 @@
+"""The settings of a sweep: the keys it sweeps beside scheme and seed, and the runs at each of their values."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from posenc.analysis.runs import Run
+
+
+def settings(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Any], list[Run]]]:
+    """The runs of each setting, with the keys that set it apart.
+
+    A scheme without a key, such as none without pos.base, belongs to every value of it; so does one that has only one
+    value of a key of its own.
+    """
+    axes = swept_keys(runs)
+    groups = []
+    for values in itertools.product(*(_values(runs, key) for key in axes)):
+        setting = dict(zip(axes, values, strict=True))
+        inside = [run for run in runs if all(_belongs(run, key, value, runs) for key, value in setting.items())]
+        if inside and all(any(run.setting.get(key) == value for run in inside) for key, value in setting.items()):
+            groups.append((setting, inside))
+    for setting, inside in groups:
+        yield {**setting, **_following(setting, inside, runs)}, inside
+
+
+def swept_keys(runs: Sequence[Run]) -> list[str]:
+    """The keys that take several values within a scheme: each combination is a panel of its own.
+
+    A choice comes before the values it brings along, so that model=small is one key and not four.
+    """
+    keys = {key for run in runs for key in run.setting}
+    axes: list[str] = []
+    for key in sorted(keys, key=lambda key: ("." in key, key.startswith("pos."), key)):
+        cells: dict[tuple[Any, ...], set[str]] = {}
+        for run in runs:
+            if key in run.setting:
+                cell = (run.scheme, *(str(run.setting.get(axis)) for axis in axes))
+                cells.setdefault(cell, set()).add(str(run.setting[key]))
+        if any(len(values) > 1 for values in cells.values()):
+            axes.append(key)
+    return axes
+
+
+def _values(runs: Sequence[Run], key: str) -> list[Any]:
+    """The different values of a key, numbers by size."""
+    different = {str(run.setting[key]): run.setting[key] for run in runs if key in run.setting}
+    return sorted(different.values(), key=_by_size)
+
+
+def _by_size(value: Any) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float)
+    return not number, value if number else 0.0, str(value)
+
+
+def _belongs(run: Run, key: str, value: Any, runs: Sequence[Run]) -> bool:
+    if run.setting.get(key, value) == value:
+        return True
+    return key.startswith("pos.") and len(_values([other for other in runs if other.scheme == run.scheme], key)) == 1
+
+
+def _following(setting: Mapping[str, Any], inside: Sequence[Run], runs: Sequence[Run]) -> dict[str, Any]:
+    """Choices that change together with a setting's: batch_size=64 alone would not tell that the data differ too."""
+    keys = sorted({key for run in runs for key in run.setting if "." not in key} - setting.keys())
+    shared = {key: _values(inside, key) for key in keys if len(_values(runs, key)) > 1}
+    return {key: values[0] for key, values in shared.items() if len(values) == 1}

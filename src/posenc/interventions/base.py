@@ -1,0 +1,58 @@
+"""A scheme around a scheme: every hook asks the one within, until an intervention says otherwise."""
+
+import torch
+from torch import Tensor
+
+from posenc.positions.base import LayerScheme, PositionScheme
+
+
+class Intervention(PositionScheme):
+    """Hands every hook on. An intervention overrides `embed`, or one of the hooks that are told the scheme within.
+
+    Args:
+        scheme: the scheme within, perhaps itself an intervention.
+    """
+
+    def __init__(self, scheme: PositionScheme) -> None:
+        super().__init__()
+        self.scheme = scheme
+        self.longest, self.causal_only = scheme.longest, scheme.causal_only
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return self.scheme.embed(x, positions)
+
+    def encoding(self, positions: Tensor) -> Tensor | None:
+        return self.scheme.encoding(positions)
+
+    def layer(self, index: int) -> LayerScheme:
+        return InLayer(self, self.scheme.layer(index))
+
+    def at_step(self, step: int) -> None:
+        self.scheme.at_step(step)
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:
+        self.scheme.initialise(generator)
+
+    def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """As `PositionScheme.rotate`, for a layer that has the scheme `within`."""
+        return within.rotate(q, k, positions)
+
+    def bias_around(self, within: LayerScheme, positions: Tensor) -> Tensor | None:
+        """As `PositionScheme.bias`, for a layer that has the scheme `within`."""
+        return within.bias(positions)
+
+
+class InLayer:
+    """An intervention in one layer: what attention asks there."""
+
+    def __init__(self, intervention: Intervention, within: LayerScheme) -> None:
+        self.intervention, self.within = intervention, within
+
+    def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.intervention.rotate_around(self.within, q, k, positions)
+
+    def bias(self, positions: Tensor) -> Tensor | None:
+        return self.intervention.bias_around(self.within, positions)
+
+    def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor | None:
+        return self.within.content_bias(x, q, k, positions)

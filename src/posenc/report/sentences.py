@@ -1,0 +1,184 @@
+"""What a comparison found, in sentences."""
+
+from collections.abc import Sequence
+
+from posenc.analysis.arms import Arm
+from posenc.analysis.attention_heads import DROPPED, HeadAnalysis
+from posenc.analysis.comparison import Comparison, Panel
+from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, Verdict
+from posenc.analysis.extrapolation import Extrapolation, LengthResult
+from posenc.analysis.published import Reproduction
+from posenc.report import formatting
+from posenc.report.formatting import short
+from posenc.storage.metrics import METRICS
+
+COVERAGE = (
+    "Brackets hold 95 % intervals over seeds: other initial weights and batches. They do not cover other corpora, "
+    f"model sizes or budgets. There is no verdict under {SEEDS_FOR_A_VERDICT} seeds."
+)
+
+MANY = 2
+"""Panels from which on a reader needs all of them in one sentence first."""
+
+
+def kind(comparison: Comparison) -> str:
+    """How the schemes' hyperparameters were chosen."""
+    if keys := comparison.sweep.searched:
+        return f"tuned comparison: each scheme at the {' and '.join(keys)} that a search found best for it"
+    return "matched comparison: every scheme with the same hyperparameters"
+
+
+def verdict(panel: Panel) -> str:
+    """Every scheme against the baseline's lowest loss."""
+    if not panel.rivals:
+        return losses(panel)
+    where = f"At {panel.title}, against" if panel.title else "Against"
+    begun = f", after the first {panel.budget} steps" if panel.provisional else ""
+    tuned = ", each scheme at its own best" if panel.tuned else ""
+    seeds = [arm.headline.in_steps.seeds for arm in panel.rivals if arm.headline]
+    over = f" (95 % intervals over {formatting.seeds_from(seeds)})" if max(seeds) > 1 else ""
+    parts = "; ".join(_rival(arm, panel.one_machine) for arm in panel.rivals)
+    return f"{where} {panel.baseline}'s lowest loss of {panel.thresholds[-1].level:.3f}{tuned}{begun}{over}: {parts}."
+
+
+def _rival(arm: Arm, one_machine: bool) -> str:
+    assert arm.headline is not None
+    steps = arm.headline.in_steps
+    missed = arm.thresholds[-1].steps.missed
+    lost = f" ({arm.diverged} of {arm.started} runs diverged)" if arm.diverged else ""
+    level = f" to {arm.headline.level:.3f}, the lowest that both reach" if missed else ""
+    if arm.verdict == Verdict.NONE:
+        return f"{arm.scheme}{lost} has a speed-up in steps of {formatting.times(steps)}{level}, no verdict from " + (
+            formatting.seeds(steps.seeds)
+        )
+    if arm.verdict == Verdict.UNDETERMINED:
+        return f"{arm.scheme}{lost} has a speed-up in steps of {formatting.times(steps)}{level}"
+    if arm.verdict == Verdict.SLOWER:
+        return f"{arm.scheme} is slower{lost}: {_slower(steps, missed, level)}"
+    if arm.verdict == Verdict.FASTER:
+        time = _wall_clock(arm.headline.in_seconds) if one_machine else ""
+        return f"{arm.scheme} is faster, with {_fewer(steps)}{time}"
+    return f"{arm.scheme} is {arm.verdict}{lost}, {formatting.times(steps)}{level}"
+
+
+def _fewer(steps: Estimate) -> str:
+    value, _, bounds = formatting.ratio(steps).partition(" ")
+    return f"{value} times fewer steps {bounds}".rstrip()
+
+
+def _slower(steps: Estimate, missed: int, level: str) -> str:
+    """The inverse of a speed-up under 1, and whether the baseline's lowest loss is reached."""
+    assert steps.low is not None
+    assert steps.high is not None
+    more = f"it needs {short(1 / steps.value)} times the steps ({short(1 / steps.high)}–{short(1 / steps.low)})"
+    if not missed:
+        return more
+    never = "it never gets there" if missed == steps.seeds else "it does not always get there"
+    return f"{never};{level}, {more}"
+
+
+def _wall_clock(seconds: Estimate) -> str:
+    """Fewer but slower steps must not look better than they are."""
+    title = METRICS["speed_up_seconds"].title
+    if seconds.low is None or seconds.high is None:
+        return ""
+    if seconds.determined and seconds.high < 1:
+        return f", but a {title} of only {formatting.ratio(seconds)}"
+    same = ", not distinguishable from 1" if seconds.determined and seconds.low <= 1 else ""
+    return f" and a {title} of {formatting.ratio(seconds)}{same}"
+
+
+def losses(panel: Panel) -> str:
+    """The last validation losses, which is what there is to say without a comparison."""
+    parts = [f"{arm.scheme} {formatting.interval(arm.loss)} ({formatting.seeds(len(arm.runs))})" for arm in panel.arms]
+    where = f" at {panel.title}" if panel.title else ""
+    return f"Validation loss after {panel.budget} steps{where}: {', '.join(parts)}."
+
+
+def overall(comparison: Comparison) -> str:
+    """The verdicts of many panels in one sentence; empty where there are few, or nothing is compared."""
+    panels = comparison.panels
+    rivals = [arm for panel in panels for arm in panel.rivals]
+    if len(panels) <= MANY or not rivals:
+        return ""
+    schemes = dict.fromkeys(arm.scheme for arm in rivals)
+    parts = [_over_settings(scheme, [arm for arm in rivals if arm.scheme == scheme]) for scheme in schemes]
+    begun = "So far, against" if any(panel.provisional for panel in panels) else "Against"
+    return f"{begun} {comparison.baseline}, {'; '.join(parts)}."
+
+
+def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:
+    verdicts = [str(arm.verdict) for arm in arms]
+    counts = ", ".join(f"{verdict} in {verdicts.count(verdict)}" for verdict in dict.fromkeys(verdicts))
+    ratios = [arm.headline.in_steps.value for arm in arms if arm.headline and arm.verdict == Verdict.FASTER]
+    span = " to ".join(dict.fromkeys((short(min(ratios)), short(max(ratios))))) if ratios else ""
+    fewer = f", with {span} times fewer steps" if span else ""
+    fewer += " where faster" if 0 < len(ratios) < len(arms) else ""
+    lost = sum(arm.diverged for arm in arms)
+    diverged = f" ({lost} of {sum(arm.started for arm in arms)} runs diverged)" if lost else ""
+    return f"{scheme} is {counts} of {len(arms)} settings{fewer}{diverged}"
+
+
+def heads(found: HeadAnalysis) -> str:
+    """When heads form and when the loss leaves the n-gram baseline."""
+    forms = ", ".join(f"{row.scheme} {_at(row.formed)}" for row in found.rows)
+    sentence = f"The first previous-token head forms, in steps: {forms}."
+    if found.ngram is None:
+        return sentence
+    falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in found.rows if row.dropped)
+    sentence += f" The loss falls {DROPPED} under the {found.ngram.loss:.2f} nats of the {found.ngram.name}: {falls}."
+    if found.correlation is not None:
+        sentence += (
+            f" Over all {found.both} runs in which both happen, the rank correlation of the two is "
+            f"{found.correlation:.2f}."
+        )
+    if found.neither:
+        sentence += f" In {found.neither} of {found.runs} runs neither happens."
+    return sentence
+
+
+def _at(estimate: Estimate) -> str:
+    return "not at all" if estimate.missed == estimate.seeds else formatting.steps(estimate)
+
+
+def extrapolation(found: Extrapolation) -> str:
+    """How much a byte costs in longer windows, against windows of the training length."""
+    times = found.headline
+    if times is None:
+        return "No length beyond the one trained at has an entry."
+    multiple = "twice" if times == 2 else f"{times:g} times"
+    costs = [f"{_change(row.change[times])} with {row.scheme}" for row in found.rows if times in row.change]
+    parts = [", ".join(costs), *(_none_at(row, times) for row in found.rows if times in row.no_entry)]
+    windows = f"In windows of {found.lengths[times]:,} tokens, {multiple} those trained at"
+    return f"{windows}, a byte costs {'; '.join(parts)}."
+
+
+def _none_at(row: LengthResult, times: float) -> str:
+    return f"{row.scheme} has no entry ({row.no_entry[times]})"
+
+
+def _change(change: Estimate) -> str:
+    """0.412 bits more (0.380 to 0.444), and whether that can be told from no change."""
+    cost = f"{abs(change.value):.3f} bits {'more' if change.value > 0 else 'less'}"
+    if change.low is None or change.high is None:
+        return cost
+    if change.low <= 0 <= change.high:
+        return f"{cost} ({change.low:+.3f} to {change.high:+.3f}, perhaps no change)"
+    low, high = sorted((abs(change.low), abs(change.high)))
+    return f"{cost} ({low:.3f} to {high:.3f})"
+
+
+def gaps(found: Extrapolation) -> list[str]:
+    """Why there are lengths without an entry."""
+    return [
+        f"No entry for {', '.join(schemes)} at {', '.join(f'{times:g}x' for times in where)}: {reason}"
+        for schemes, where, reason in found.gaps
+    ]
+
+
+def reproduction(found: Reproduction) -> str:
+    """What stands beside what."""
+    return (
+        f"Speed-up in steps over {found.baseline}, to {found.baseline}'s loss after a share of its budget, beside "
+        f"{found.curves.source}: rotary against its other arm after the same share"
+    )

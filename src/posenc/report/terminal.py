@@ -1,0 +1,71 @@
+"""The comparison on the terminal."""
+
+import sys
+from typing import Any
+
+from posenc.analysis.comparison import Comparison, Panel
+from posenc.report import sentences, tables
+from posenc.report.tables import Table
+
+
+def show(comparison: Comparison) -> None:
+    """Print the tables, what a reader must know about them, and the verdicts."""
+    console = _console(120)
+    for panel in comparison.panels:
+        _print(console, tables.losses(panel))
+        if panel.rivals:
+            _print(console, tables.thresholds(panel))
+        if panel.reproduction:
+            _print(console, tables.reproduction(panel.reproduction))
+        for notice in _notices(comparison, panel):
+            console.print(f"Note: {notice}.")
+        console.print()
+        console.print(sentences.verdict(panel), style="bold")
+    if overall := sentences.overall(comparison):
+        _print(console, tables.settings(comparison))
+        console.print()
+        console.print(overall, style="bold")
+    if any(panel.rivals for panel in comparison.panels):
+        console.print(sentences.COVERAGE)
+
+
+def show_longer_windows(comparison: Comparison) -> None:
+    """Print bits per byte at each length, the mean over seeds, in 80 columns."""
+    console = _console(80)
+    for panel in comparison.panels:
+        if found := panel.extrapolation:
+            _print(console, tables.longer_windows(panel, found, intervals=False))
+            for gap in sentences.gaps(found):
+                console.print(f"{gap}.")
+            console.print(sentences.extrapolation(found), style="bold")
+
+
+def _notices(comparison: Comparison, panel: Panel) -> list[str]:
+    """The panel's, and with the first those of the sweep."""
+    return [*(comparison.sweep.notices if panel is comparison.panels[0] else ()), *panel.notices]
+
+
+def _console(width: int) -> Any:
+    """As wide as the terminal, or as given where there is none."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else width)
+
+
+def _print(console: Any, table: Table) -> None:
+    from rich import box
+    from rich import table as rich_table
+
+    grouped = any(not row[0] for row in table.rows)
+    drawn = rich_table.Table(
+        title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
+        min_width=min(len(table.title), console.width),
+    )  # fmt: skip
+    for place, name in enumerate(table.head):
+        drawn.add_column(name, justify="left" if place == 0 else "right")
+    for row in table.rows:
+        if grouped and row[0]:
+            drawn.add_section()
+        drawn.add_row(*row)
+    console.print()
+    console.print(drawn)

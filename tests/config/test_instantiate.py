@@ -1,0 +1,118 @@
+"""A configuration can name the parts of this package and of those that are declared here, and nothing else."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from posenc.config.instantiate import GROUPS, target
+from posenc.errors import UserError
+from tests.conftest import CONF, ROOT, clean_environment, only
+
+NAMED = {
+    (str(file.parent.relative_to(CONF)).replace("/", "."), named)
+    for file in CONF.glob("*/**/*.yaml")
+    if not file.is_relative_to(CONF / "hydra") and (named := yaml.safe_load(file.read_text()).get("_target_"))
+}
+
+
+@pytest.mark.parametrize(("group", "named"), sorted(NAMED))
+def test_what_the_files_name_is_in_its_room(group, named):
+    assert callable(target(group, named))
+    assert named.startswith(GROUPS[group].room)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "os.system",
+        "posenc.positions.base.torch.save",
+        "posenc.positions.rotary.math.sqrt",
+        "posenc.positions.bias.torch",
+        "posenc.storage.atomic.atomic_write",
+        "posenc.positions",
+        "posenc.positions.",
+        "posenc.positions..Rotary",
+        "posenc.positions._Rotary",
+        "posenc.positions.bias.__builtins__",
+        "posenc.positions.Rotary.forward",
+        "posenc.positions.Rotary\nos.system",
+        "posenc.positions.nothing.Rotary",
+        "posenc.positionsx.Rotary",
+        "Rotary",
+        "",
+        None,
+        5,
+    ],
+)
+def test_anything_else_is_refused_before_it_is_called(named):
+    with pytest.raises(UserError, match=r"must name a class or function of posenc\.positions"):
+        target("pos", named)
+
+
+def test_a_group_that_there_is_not_has_no_room():
+    with pytest.raises(UserError, match="foo is not a key"):
+        target("foo", "posenc.positions.Rotary")
+
+
+MINE = """\
+import posenc.positions
+
+
+class Louder(posenc.positions.PositionScheme):
+    def __init__(self, factor: float = 2.0) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def embed(self, x, positions):
+        return self.factor * x
+
+
+def undeclared(factor: float = 2.0):
+    raise AssertionError("called")
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout with two files in conf/pos that name what a package has; and a folder with the package installed."""
+    shutil.copy(ROOT / "train.py", tmp_path)
+    shutil.copytree(CONF, tmp_path / "conf")
+    for choice, name in (("louder", "Louder"), ("undeclared", "undeclared")):
+        (tmp_path / "conf" / "pos" / f"{choice}.yaml").write_text(f"_target_: mine.{name}\nfactor: 3.0\n")
+    described = tmp_path / "installed" / "mine-1.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[posenc.pos]\nlouder = mine:Louder\n")
+    (described.parent / "mine.py").write_text(MINE)
+    return tmp_path
+
+
+def python(folder, *arguments, installed):
+    path = {"PYTHONPATH": str(folder / "installed")} if installed else {}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, env={**clean_environment(), **path}
+    )
+
+
+def test_a_scheme_of_an_installed_package_is_trained_and_its_run_is_read_where_it_is_installed(checkout):
+    cache = f"cache={ROOT / 'data' / 'cache'}"
+    smoke = ["train.py", "experiment=smoke", "trainer=cpu", "logger=csv", "pos=louder", cache]
+    wrong = python(checkout, *smoke, "pos.factor=loud", installed=True)
+    assert wrong.stderr == "train.py: pos.factor=loud must be a finite number\n"
+    trained = python(checkout, *smoke, installed=True)
+    assert trained.returncode == 0, trained.stderr
+    run = str(only(checkout / "runs" / "smoke" / "louder"))
+    assert python(checkout, "-m", "posenc.sample", run, installed=True).returncode == 0
+    elsewhere = python(checkout, "-m", "posenc.sample", run, installed=False)
+    assert elsewhere.returncode == 2
+    assert "pos._target_=mine.Louder must name a class or function of posenc.positions" in elsewhere.stderr
+    assert "that an installed package declares among the entry points of posenc.pos" in elsewhere.stderr
+
+
+def test_what_an_installed_package_does_not_declare_is_refused(checkout):
+    refused = python(checkout, "train.py", "logger=csv", "pos=undeclared", installed=True)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "pos._target_=mine.undeclared must name" in refused.stderr

@@ -1,0 +1,77 @@
+"""Many settings in one sentence and one table."""
+
+from dataclasses import replace
+
+from posenc.analysis.comparison import compare
+from posenc.report import page, sentences, terminal
+from posenc.report.export import export
+from tests.analysis.synthetic import run, sweep
+
+
+def settings(*paces: float, upto: int = 300, finished: bool = True):
+    """RoPE at a pace against the sinusoid, in a model of its own for each."""
+    runs = [
+        run(scheme, seed, pace=pace, upto=upto, finished=finished, setting={"model": f"m{number}"})
+        for number, rope in enumerate(paces)
+        for scheme, pace in (("rope", rope), ("sinusoidal", 1.0))
+        for seed in range(3)
+    ]
+    return sweep(*runs)
+
+
+def test_many_settings_are_one_sentence_that_counts_the_verdicts():
+    assert sentences.overall(compare(settings(2.0, 3.0, 0.5))) == (
+        "Against sinusoidal, rope is faster in 2, slower in 1 of 3 settings, with 2.01 to 3.02 times fewer steps where "
+        "faster."
+    )
+    assert sentences.overall(compare(settings(2.0, 3.0))) == ""
+
+
+def test_what_is_only_begun_or_has_diverged_is_said():
+    assert sentences.overall(compare(settings(2.0, 2.0, 2.0, upto=200, finished=False))).startswith("So far, against")
+    one = settings(2.0, 2.0, 2.0)
+    lost = replace(one, diverged=(run("rope", 9, setting={"model": "m0"}),))
+    assert "undecided in 1, faster in 2 of 3 settings" in sentences.overall(compare(lost))
+    assert "(1 of 10 runs diverged)" in sentences.overall(compare(lost))
+
+
+def test_the_terminal_the_page_and_the_results_show_every_setting(capsys, tmp_path):
+    comparison = compare(settings(2.0, 3.0, 0.5))
+    terminal.show(comparison)
+    assert "Every setting" in capsys.readouterr().out
+    assert f"<h1>{sentences.overall(comparison)}</h1>" in page.html(comparison)
+    export(comparison, tmp_path / "kept")
+    assert "| model=m1 | 3.02x" in (tmp_path / "kept" / "README.md").read_text()
+
+
+def test_time_that_cannot_be_told_apart_is_not_called_less_or_more():
+    one = settings(2.0)
+    slowed = [
+        replace(each, curve={**each.curve, "seconds": each.curve["seconds"] * (0.3, 1.0, 8.0)[each.seed]})
+        if each.scheme == "rope"
+        else each
+        for each in one.runs
+    ]
+    sentence = sentences.verdict(compare(sweep(*slowed)).panels[0])
+    assert "times fewer steps" in sentence
+    assert "wall-clock speed-up" in sentence
+    assert "not distinguishable from 1" in sentence or "not determined at 3 seeds" in sentence
+
+
+def test_of_a_busy_machine_s_seconds_nothing_is_said_but_that():
+    one = settings(2.0)
+    assert "wall-clock speed-up" in sentences.verdict(compare(one).panels[0])
+    (busy,) = compare(one, busy=True).panels
+    assert "times fewer steps" in sentences.verdict(busy)
+    assert "wall-clock" not in sentences.verdict(busy)
+    assert "say nothing about the schemes" in busy.notices[-1]
+
+
+def test_what_the_intervals_cover_is_said_wherever_there_is_one(capsys, tmp_path):
+    comparison = compare(settings(2.0))
+    terminal.show(comparison)
+    assert sentences.COVERAGE in " ".join(capsys.readouterr().out.split())
+    assert sentences.COVERAGE in page.html(comparison)
+    export(comparison, tmp_path / "kept")
+    assert sentences.COVERAGE in (tmp_path / "kept" / "README.md").read_text()
+    assert "not cover other corpora, model sizes or budgets" in sentences.COVERAGE
