@@ -1,24 +1,7 @@
 """The ranks that train one run together: which one this is, and what they say to each other and to the user."""
 
-from posenc.distributed.group import (
-    barrier,
-    broadcast,
-    first_to_report,
-    named_peer_failures,
-    rank_zero_first,
-    report_error,
-)
-from posenc.distributed.rank import Rank, adopt_srun, rank_zero_output, this_rank
+from posenc.distributed.group import broadcast, first_to_report, named_peer_failures, rank_zero_first, report_error
+from posenc.distributed.rank import adopt_srun, rank_zero_output, this_rank
 
-__all__ = [
-    "Rank",
-    "adopt_srun",
-    "barrier",
-    "broadcast",
-    "first_to_report",
-    "named_peer_failures",
-    "rank_zero_first",
-    "rank_zero_output",
-    "report_error",
-    "this_rank",
-]
+__all__ = ["adopt_srun", "broadcast", "first_to_report", "named_peer_failures"]
+__all__ += ["rank_zero_first", "rank_zero_output", "report_error", "this_rank"]

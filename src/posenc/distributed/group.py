@@ -71,17 +71,12 @@ def broadcast(decide: Callable[[], Any]) -> Any:
     return json.loads(store().get(key))
 
 
-def barrier() -> None:
-    """Wait for rank 0 to come here."""
-    broadcast(lambda: None)
-
-
 @contextmanager
 def rank_zero_first() -> Iterator[None]:
     """Rank 0 does this, then the others."""
     if this_rank().is_zero:
         yield
-    barrier()
+    broadcast(lambda: None)
     if not this_rank().is_zero:
         yield
 

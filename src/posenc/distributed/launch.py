@@ -70,9 +70,8 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
         return
     if code < 0:  # a rank was killed; the others may say so, or that torch stopped them
         raise RunError(LOST)
-    sentence = AT_ONCE if code > 128 else LOST
-    if store.check([REPORT]):
-        sentence, code = json.loads(store.get(REPORT))
+    reported = json.loads(store.get(REPORT)) if store.check([REPORT]) else (AT_ONCE if code > 128 else LOST, code)
+    sentence, code = reported[0], code if code > 128 else reported[1]
     waiting = before.get(code - 128)
     if callable(waiting) and code - 128 != signal.SIGINT:  # a cluster's launcher puts the job back into its queue
         print(sentence, file=sys.stderr, flush=True)
@@ -117,7 +116,8 @@ def _take_signals(before: Mapping[int, Any]) -> None:
 def _set_handlers(handlers: Mapping[int, Any]) -> None:
     if threading.current_thread() is threading.main_thread():  # Python lets no other thread take signals
         for one, handler in handlers.items():
-            signal.signal(one, handler)
+            if handler is not None:  # one that was not taken in Python
+                signal.signal(one, handler)
 
 
 def _ask(signum: int, _: FrameType | None) -> None:
