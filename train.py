@@ -9,7 +9,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from posenc.config.command_line import flags_first, one_sentence_errors
-from posenc.config.schema import register_resolvers
+from posenc.config.compose import register_resolvers
 from posenc.sweeps.callback import failures_noted
 
 register_resolvers()

@@ -52,7 +52,7 @@ def main() -> None:
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     import torch
 
-    from posenc.config.schema import composed
+    from posenc.config.compose import composed
     from posenc.training import environment
     from posenc.training.accelerator import best_device
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 import turns
 
+from posenc.config.compose import composed
 from posenc.config.instantiate import build
-from posenc.config.schema import composed
 from posenc.training import environment
 from posenc.training.experiment import Experiment
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from omegaconf import OmegaConf
 
-from posenc.config.schema import composed as config_and_choices
+from posenc.config.compose import composed as config_and_choices
 
 # Toy models gain nothing from threads, and two test processes of two threads each get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

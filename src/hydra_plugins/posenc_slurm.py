@@ -15,7 +15,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from posenc.config.schema import register_resolvers
+from posenc.config.compose import register_resolvers
 from posenc.errors import Stopped, UserError, first_line
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import FAILED_JOBS, begun, failed_jobs

@@ -14,6 +14,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from posenc.config.overrides import values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 
@@ -53,7 +54,7 @@ class BestAgainstBest(Sweeper):
         for key in ("pos", "seed"):
             if key not in given:
                 raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")
-        schemes, seeds = _values(given.pop("pos")), _values(given.pop("seed"))
+        schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
         fixed = [_fixed(override) for override in given.values()]
         if str(self.search_seed) in seeds:
             raise UserError(f"seed={self.search_seed} is the search's: compare with others, or set another search_seed")
@@ -93,10 +94,6 @@ class BestAgainstBest(Sweeper):
 
 def _as_arguments(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()]
-
-
-def _values(override: Override) -> list[str]:
-    return list(override.sweep_string_iterator()) if override.is_sweep_override() else [str(override.value())]
 
 
 def _fixed(override: Override) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from posenc.data.cache import Tokens
 from posenc.data.tokenizers import Bytes
+from posenc.errors import UserError
 from posenc.evaluation import longer_windows
 from posenc.evaluation.load import Trained
 from posenc.evaluation.longer_windows import at_lengths, bucket_edges, own_validation_loss
@@ -141,5 +142,5 @@ def test_what_is_written_is_read_back(tmp_path):
 @pytest.mark.parametrize("wrong", ["", "{", "[]", "null", '{"format": 1}', '{"format": 2}'])
 def test_a_damaged_file_is_refused(wrong, tmp_path: Path):
     (tmp_path / "lengths.json").write_text(wrong)
-    with pytest.raises(ValueError, match="cannot be used"):
+    with pytest.raises(UserError, match="cannot be (used|read)"):
         read(tmp_path)

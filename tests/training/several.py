@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from posenc.config.schema import composed
+from posenc.config.compose import composed
 from posenc.distributed import this_rank
 from posenc.errors import Stopped
 from posenc.storage.csv_files import read_csv

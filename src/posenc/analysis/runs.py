@@ -1,6 +1,5 @@
 """Runs, read back from a sweep's folder."""
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
-from omegaconf import OmegaConf
 
 from posenc.config.schema import NOT_THE_CURVE
 from posenc.errors import UserError, first_line
-from posenc.storage.csv_files import read_csv
+from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths, read
-from posenc.storage.run_directory import failed_jobs
+from posenc.storage.reading import leaves, read_json, read_mapping
+from posenc.storage.run_directory import failed_jobs, read_summary
 
 AXES = ("step", "tokens", "seconds")
 """What a curve can be drawn against."""
@@ -116,8 +114,8 @@ def read_folder(folder: Path) -> Sweep:
         there = f"; there are {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
         raise UserError(f"no runs in {folder}{there}")
     runs, diverged, notices = sort_out(_attempts(configurations))
-    search = folder / "search.json"
-    tried = tuple(json.loads(search.read_text())) if search.exists() else ()
+    tried, command, unreadable = _notes(folder)
+    notices += unreadable
     if tried:
         runs, superseded = _best_only(runs, tried)
         notices += superseded
@@ -126,7 +124,7 @@ def read_folder(folder: Path) -> Sweep:
         raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
     runs, distrusted = _with_lengths(runs)
     notices += distrusted
-    return Sweep(folder.resolve().name, runs, notices, diverged, tried, _command(folder), str(folder))
+    return Sweep(folder.resolve().name, runs, notices, diverged, tried, command, str(folder))
 
 
 def finished_runs(folder: Path) -> tuple[Run, ...]:
@@ -135,13 +133,40 @@ def finished_runs(folder: Path) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.finished)
 
 
+def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
+    """The trials of a sweep's search, the command of the last sweep, and a sentence for each that cannot be read."""
+    notices = []
+    tried: tuple[Mapping[str, Any], ...] = ()
+    command = ""
+    try:
+        tried = _search(folder / "search.json")
+    except UserError as error:
+        notices.append(str(error))
+    try:
+        command = _command(folder / "multirun.yaml")
+    except UserError as error:
+        notices.append(str(error))
+    return tried, command, tuple(notices)
+
+
+def _search(file: Path) -> tuple[Mapping[str, Any], ...]:
+    if not file.exists():
+        return ()
+    trials = read_json(file)
+    if not isinstance(trials, list) or not all(
+        isinstance(one, dict) and {"pos", "best"} <= one.keys() for one in trials
+    ):
+        raise UserError(f"{file} cannot be read: it holds no trials")
+    return tuple(trials)
+
+
 def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     """The runs with what was evaluated in longer windows, and a sentence for each file that is not to be trusted."""
     evaluated, notices = [], []
     for run in runs:
         try:
             evaluated.append(replace(run, lengths=read(Path(run.source))))
-        except ValueError as error:
+        except UserError as error:
             evaluated.append(run)
             notices.append(str(error))
     return tuple(evaluated), tuple(notices)
@@ -184,19 +209,22 @@ def _attempts(configurations: list[Path]) -> Iterator[Run | str]:
     for file in configurations:
         try:
             yield _read_run(file.parent)
-        except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        except UserError as error:
+            yield f"{error}; left out"
+        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             yield f"{file.parent} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
 
 
 def _read_run(directory: Path) -> Run | str:
-    config: Any = OmegaConf.to_container(OmegaConf.load(directory / "config.yaml"))
-    rows = read_csv(directory / "metrics.csv")
-    measured = [row for row in rows if row["val_loss"]]
+    config = read_mapping(directory / "config.yaml")
+    if not (isinstance(config["choices"]["pos"], str) and type(config["seed"]) is type(config["steps"]) is int):
+        raise UserError(f"{directory / 'config.yaml'} is not one that this program writes")
+    measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
     if not measured:
         return f"{directory} has no validation yet; left out"
     finished = directory / "summary.json"
-    summary = json.loads(finished.read_text()) if finished.exists() else {}
-    return run_of(str(directory), config, measured, summary, _read_heads(directory / "attention.csv"))
+    summary = read_summary(finished) if finished.exists() else {}
+    return run_of(str(directory), config, measured, summary, tuple(read_numbers(directory / "attention.csv")))
 
 
 def run_of(
@@ -232,29 +260,17 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         group: choice for group, choice in config["choices"].items() if group not in {*aside, "experiment", "pos"}
     }
     yield from chosen.items()
-    yield from _leaves({key: value for key, value in config.items() if key not in aside})
+    rest = leaves({key: value for key, value in config.items() if key not in aside})
+    yield from ((key, value) for key, value in rest if not key.endswith("_target_"))
 
 
-def _leaves(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{within}{key}.")
-        elif key != "_target_":
-            yield f"{within}{key}", value
-
-
-def _read_heads(file: Path) -> tuple[Mapping[str, float], ...]:
-    return tuple({name: float(value) for name, value in row.items()} for row in read_csv(file))
-
-
-def _command(folder: Path) -> str:
-    """The command line of the last sweep in this folder."""
-    file = folder / "multirun.yaml"
+def _command(file: Path) -> str:
+    """The command line of the last sweep in a folder, from the multirun.yaml that Hydra writes."""
     if not file.exists():
         return ""
-    sweep: Any = OmegaConf.load(file)
-    overrides = [*sweep.hydra.overrides.hydra, *sweep.hydra.overrides.task]
-    shown = [override for override in overrides if not override.startswith(("hydra.mode=", "runs=", "cache="))]
+    sweep = dict(leaves(read_mapping(file)))
+    overrides = [*sweep.get("hydra.overrides.hydra", ()), *sweep.get("hydra.overrides.task", ())]
+    shown = [str(one) for one in overrides if not str(one).startswith(("hydra.mode=", "runs=", "cache="))]
     return " ".join(["python train.py -m", *map(_quoted, shown)])
 
 

@@ -107,7 +107,7 @@ def _known(directory: Path) -> "Lengths | None":
 
     try:
         return read(directory)
-    except ValueError as error:
+    except UserError as error:
         print(f"{error}; the run is evaluated again", file=sys.stderr, flush=True)
         return None
 

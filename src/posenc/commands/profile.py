@@ -68,7 +68,8 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     """
     from omegaconf import OmegaConf
 
-    from posenc.config.schema import check, composed
+    from posenc.config.compose import composed
+    from posenc.config.schema import check
     from posenc.storage.atomic import check_writable
 
     configuration, choices = composed(CONF, overrides)

@@ -1,13 +1,17 @@
-"""What a command line may not say, though Hydra would take it."""
+"""What a command line may not say: keys and choices that are not there, and what Hydra would take but must not."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
-from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from omegaconf import OmegaConf
 
+from posenc.compat import hydra_arguments
+from posenc.config.compose import choices_in, composed
+from posenc.config.schema import check, nearest
 from posenc.errors import UserError
 
 HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.")
@@ -20,15 +24,39 @@ ENVIRONMENT = re.compile(r"\$\{\s*oc\.env\b")
 """How a value would be read from the environment, where secrets are."""
 
 
+def parsed(arguments: Sequence[str]) -> list[Override]:
+    """The overrides of a command line, without its flags.
+
+    Raises:
+        UserError: for a flag that there is not.
+        OverrideParseException: if an override cannot be read.
+    """
+
+    def refused(sentence: str) -> NoReturn:
+        raise UserError(f"{sentence}; see --help")
+
+    flags = hydra_arguments()
+    setattr(flags, "error", refused)  # noqa: B010  it would print a page and exit
+    return OverridesParser.create().parse_overrides(flags.parse_args(list(arguments)).overrides)
+
+
+def values_of(override: Override) -> list[str]:
+    """The value of an override, or all that it sweeps over, as text."""
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator())
+    value = override.value()
+    return ["" if value is None else str(value)]
+
+
 def refuse(arguments: Sequence[str], groups: Mapping[str, Collection[str]]) -> None:
-    """Refuse what would call, read or write something outside of a run: nothing has been done by then.
+    """Refuse what would call, read or write something outside of a run, and choices that are not there.
 
     Args:
         arguments: the command line.
         groups: the choices there are in each group.
 
     Raises:
-        UserError: on the first argument that may not be there.
+        UserError: on the first argument that may not be there. Nothing has been done by then.
     """
     for argument in arguments:
         if any("\ud800" <= character <= "\udfff" for character in argument):
@@ -43,45 +71,22 @@ def refuse(arguments: Sequence[str], groups: Mapping[str, Collection[str]]) -> N
         key = override.key_or_group
         if not key:
             raise UserError(f"{override.input_line!r} cannot be read: arguments look like pos=rope or optim.lr=0.001")
-        if key in groups:
-            _check_choice(override, groups[key])
+        if key in groups and not override.is_delete():
+            for choice in values_of(override):
+                # Of Hydra's own groups there are more choices than files here: it says itself which.
+                known = re.fullmatch(r"\w+", choice) if key.startswith("hydra/") else choice in groups[key]
+                if not known:
+                    raise UserError(not_a_choice(key, choice, groups[key]))
         for name in _keys(key, None if override.is_sweep_override() else override.value()):
             _check_key(name)
 
 
-def parsed(arguments: Sequence[str]) -> list[Override]:
-    """The overrides of a command line, without its flags.
-
-    Raises:
-        UserError: for a flag that there is not.
-        OverrideParseException: if an override cannot be read.
-    """
-
-    def told(sentence: str) -> NoReturn:
-        raise UserError(f"{sentence}; see --help")
-
-    flags = get_args_parser()
-    setattr(flags, "error", told)  # noqa: B010  it would print a page and leave
-    return OverridesParser.create().parse_overrides(flags.parse_args(list(arguments)).overrides)
-
-
-def not_a_choice(group: str, choice: Any, choices: Collection[str]) -> str:
+def not_a_choice(group: str, choice: str, choices: Collection[str]) -> str:
     """The sentence for a choice that is not there."""
-    from posenc.config.schema import nearest
-
     return (
-        f"{group}={choice} is not a choice; {nearest(str(choice), choices, f'{group}=')} "
+        f"{group}={choice} is not a choice; {nearest(choice, choices, f'{group}=')} "
         f"({group} is one of {', '.join(sorted(choices))})"
     )
-
-
-def _check_choice(override: Override, choices: Collection[str]) -> None:
-    """A choice is the name of a file in its group's folder, and never a way out of it."""
-    if override.is_sweep_override() or override.is_delete():
-        return
-    choice = override.value()
-    if not isinstance(choice, str) or re.search(r"(^|/)(\.\.)?(/|$)", choice):
-        raise UserError(not_a_choice(override.key_or_group, "" if choice is None else choice, choices))
 
 
 def _keys(key: str, value: Any) -> Iterator[str]:
@@ -101,3 +106,65 @@ def _check_key(key: str) -> None:
             f"{key} cannot be set: of Hydra's keys only those of hydra/launcher and hydra/sweeper can, "
             "and runs= says where runs are written"
         )
+
+
+def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
+    """Which argument names a key that is not there, and which ones are near it; in a sweep, with each of its choices.
+
+    Raises:
+        HydraException: if the choices do not compose.
+    """
+    overrides, groups = parsed(arguments), choices_in(conf)
+    chosen = {
+        f"{'+' if override.is_add() else ''}{override.key_or_group}": values_of(override)
+        for override in overrides
+        if override.key_or_group in groups and not override.key_or_group.startswith("hydra/")
+    }
+    first = {group: choices[0] for group, choices in chosen.items()}
+    swept = [(group, choice) for group, choices in chosen.items() if len(choices) > 1 for choice in choices]
+    keys: dict[str, set[str]] = {}
+    for group, choice in swept or list(first.items())[:1] or [("seed", "0")]:
+        config, _ = composed(conf, [f"{key}={value}" for key, value in {**first, group: choice}.items()])
+        keys[f"{group}={choice}"] = set(_dotted(OmegaConf.to_container(config)))
+    for override in overrides:
+        key = override.key_or_group
+        if override.is_add() or key in groups or key.startswith("hydra"):
+            continue
+        lacking = [choice for choice, known in keys.items() if key not in known]
+        if len(lacking) == len(keys):
+            return f"{key} is not a key; {nearest(key, set(groups).union(*keys.values()))}"
+        if lacking:
+            return f"{key} is not a key with {lacking[0]}: sweep it apart"
+    return None
+
+
+def _dotted(tree: object, prefix: str = "") -> Iterator[str]:
+    """Every key of a tree of dictionaries, like optim.lr."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if not str(key).startswith("_"):
+                yield f"{prefix}{key}"
+                yield from _dotted(value, f"{prefix}{key}.")
+
+
+def check_sweep(arguments: Sequence[str], conf: Path) -> None:
+    """Check the keys of a sweep, all that its jobs share, and where it is to be written; of swept groups the first.
+
+    A sweep writes before it looks at its jobs, and would find a mistake after hours of the right ones. But a value that
+    is swept may be wrong: its job fails, and the others are trained.
+
+    Raises:
+        UserError: if a key is not there, or a value is impossible.
+    """
+    from posenc.storage.atomic import check_writable
+
+    unknown = unknown_key(arguments, conf)
+    if unknown is not None:
+        raise UserError(unknown)
+    overrides, groups = parsed(arguments), choices_in(conf)
+    fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
+    swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
+    config, _ = composed(conf, [*fixed, *(f"{override.key_or_group}={values_of(override)[0]}" for override in swept)])
+    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    settings = check(values)
+    check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)

@@ -11,11 +11,9 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated, Any, NotRequired, cast
 
 from annotated_types import Ge, Le, Lt
-from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posenc.bounds import NonNegative, PositiveInt
 from posenc.config.instantiate import GROUPS, target
@@ -41,44 +39,6 @@ BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum"
 
 OUT_OF_BOUNDS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
 """pydantic's errors for a value of the right type."""
-
-
-def register_resolvers() -> None:
-    """Make `${head_dim:width,heads}` and `${bidirectional:objective}` known to the configuration files."""
-    OmegaConf.register_new_resolver("head_dim", _head_dim, replace=True)
-    OmegaConf.register_new_resolver("bidirectional", _bidirectional, replace=True)
-
-
-def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
-    """What train.py would be given for the same overrides: the configuration, and the choice made in each group.
-
-    Args:
-        conf: the folder of the configuration files.
-        overrides: as on the command line.
-    """
-    from hydra import compose, initialize_config_dir
-
-    register_resolvers()
-    with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
-        configuration = compose("config", overrides=list(overrides), return_hydra_config=True)
-    choices = dict(configuration.hydra.runtime.choices)
-    with open_dict(configuration):
-        del configuration["hydra"]
-    return configuration, choices
-
-
-def _head_dim(width: Any, heads: Any) -> int:
-    for key, value in (("model.width", width), ("model.heads", heads)):
-        if not (type(value) is int and value > 0):
-            raise UserError(f"{key}={value} must be a whole number, at least 1")
-    if width % heads:
-        raise UserError(f"model.width={width} must be a multiple of model.heads={heads}")
-    return width // heads
-
-
-def _bidirectional(objective: str) -> bool:
-    """Whether the objective, given by its `_target_`, lets a token see what comes after it."""
-    return not getattr(target("objective", objective), "causal", True)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.errors import UserError, first_line
+from posenc.errors import UserError
 from posenc.storage import checkpoint_files
+from posenc.storage.reading import read_mapping
 
 if TYPE_CHECKING:
     from posenc.data.tokenizers import Tokenizer
@@ -71,18 +72,11 @@ def _configuration(run: Path) -> dict[str, Any]:
     Raises:
         UserError: if it cannot be read, or is not one that this program writes.
     """
-    import yaml
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     from posenc.config.schema import check_groups
 
     file = run / "config.yaml"
-    try:
-        config: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise UserError(f"{file} cannot be read: {first_line(error)}") from error
-    if not isinstance(config, dict) or "attention" not in config:
+    config = read_mapping(file)
+    if "attention" not in config:
         raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     try:
         check_groups(config, ("tokenizer", "objective", "model", "pos", "attention"))
@@ -95,8 +89,12 @@ def _configuration(run: Path) -> dict[str, Any]:
 
 
 def _load_weights(model: "Transformer", checkpoint: Path) -> None:
-    weights = checkpoint_files.load(checkpoint)["state_dict"]
+    weights = checkpoint_files.load(checkpoint).get("state_dict")
+    if not isinstance(weights, dict):
+        raise UserError(f"{checkpoint} is not a checkpoint of this program: it holds no weights")
     try:
         model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
     except (RuntimeError, TypeError, AttributeError) as error:
         raise UserError(f"{checkpoint} is of another model than config.yaml describes") from error
+    if not all(weight.isfinite().all() for weight in model.parameters()):
+        raise UserError(f"{checkpoint} has weights that are NaN or infinite")

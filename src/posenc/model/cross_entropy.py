@@ -36,11 +36,11 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             for start in range(0, len(x), CHUNK):
                 rows, wanted = x[start : start + CHUNK], targets[start : start + CHUNK]
                 counted = (wanted != ignored)[:, None]
-                places = wanted.clamp(min=0)[:, None]  # any place will do for a row that does not count
+                columns = wanted.clamp(min=0)[:, None]  # any will do for a row that does not count
                 logs = (rows @ matrix.T).log_softmax(-1, dtype=torch.float32)
-                total = total - (logs.gather(1, places) * counted).sum()
+                total = total - (logs.gather(1, columns) * counted).sum()
                 if needed:
-                    of_logits = logs.exp_().scatter_add_(1, places, -torch.ones_like(places, dtype=logs.dtype))
+                    of_logits = logs.exp_().scatter_add_(1, columns, -torch.ones_like(columns, dtype=logs.dtype))
                     of_logits = of_logits.mul_(counted).to(x.dtype)
                     dx[start : start + CHUNK] = of_logits @ matrix
                     dw += of_logits.T @ rows

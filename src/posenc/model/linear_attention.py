@@ -1,4 +1,4 @@
-"""Attention whose cost grows with the length and not with its square, and which RoPE can still turn."""
+"""Attention whose cost grows with the length and not with its square, and which RoPE can still rotate."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
@@ -83,9 +83,9 @@ KERNELS: dict[str, type[Elu] | type[Favor]] = {"elu": Elu, "favor": Favor}
 class Linear(nn.Module):
     """Linear attention with rotary positions (Su et al. 2021, equation 19).
 
-    out_m = sum_n (R_m phi(q_m)).(R_n phi(k_n)) v_n / sum_n phi(q_m).phi(k_n): the numerator turns, the denominator does
-    not. So weights may be negative and need not sum to 1. Each Dh features turn as the channels of a head do. All of it
-    is computed in float32.
+    out_m = sum_n (R_m phi(q_m)).(R_n phi(k_n)) v_n / sum_n phi(q_m).phi(k_n): the numerator is rotated, the denominator
+    is not. So weights may be negative and need not sum to 1. Each Dh features are rotated as the channels of a head.
+    All of it is computed in float32.
 
     Args:
         head_dim: Dh.

@@ -1,4 +1,4 @@
-"""The whole model: embeddings, layers, output, and a position scheme at its doors."""
+"""The model: embeddings, layers, output, and a position scheme at its doors."""
 
 import copy
 import math
@@ -18,7 +18,7 @@ class Transformer(nn.Module):
 
     Args:
         vocab_size: V.
-        context: the sequence length it is trained at; the scheme must be able to place it.
+        context: the sequence length it is trained at; the scheme must have that many positions.
         layers, width, heads: its shape; D = width, Dh = width / heads.
         scheme: where positions enter. The model never asks which scheme it has.
         family: what its layers are made of; by default those of GPT-2, without biases.
@@ -27,8 +27,8 @@ class Transformer(nn.Module):
         seed: draws the initial weights. Every weight outside the scheme is the same, to the bit, for every scheme.
 
     Raises:
-        ValueError: if a size is below 1, heads do not divide, or the scheme cannot place `context`, has no door in
-            this attention or needs a causal model.
+        ValueError: if a size is below 1, heads do not divide, or the scheme has fewer positions than `context`,
+            adds to logits that this attention does not have, or needs a causal model.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Transformer(nn.Module):
         return (of_encoding / of_both).item()
 
     def _placed(self, tokens: Tensor, positions: Tensor | None = None) -> tuple[Tensor, list[PositionContext]]:
-        """The embeddings (B, T, D) of tokens (B, T), and what each layer is told of their positions."""
+        """The embeddings (B, T, D) of tokens (B, T), and for each layer the context of their positions."""
         if positions is None:
             positions = torch.arange(tokens.shape[-1], device=tokens.device)
         contexts: list[PositionContext] = []

@@ -1,4 +1,4 @@
-"""What a model predicts, what is sampled from it, and the baselines that know no order."""
+"""What a model predicts, what is sampled from it, and the n-gram baselines."""
 
 from posenc.objectives.objective import UNSEEN, Causal, Masked, Objective
 

@@ -71,7 +71,7 @@ def ngram_losses(train: Ids, windows: Ids, orders: Iterable[int], vocab_size: in
 
 
 def _sharpen(chances: NDArray[np.float64], train: Ids, wanted: Keys, order: int, bits: int) -> None:
-    """Turn P_{n-1} into P_n, in place, for the n-grams `wanted`: (windows, targets) each."""
+    """Make P_n of P_{n-1}, in place, for the n-grams `wanted`: (windows, targets) each."""
     lowest = np.uint64(bits)
     grams, counts = _counted(train, np.unique(wanted >> lowest), order, bits)
     if not len(grams):

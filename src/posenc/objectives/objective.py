@@ -55,7 +55,7 @@ class Objective(Protocol):
         ...
 
     def ngram_baseline(self, train: Ids, windows: Tensor, validation: tuple[Tensor, Tensor]) -> dict[str, float | None]:
-        """The validation loss of what can be known without order, under the name of what has it.
+        """The validation loss of the n-gram model that a network without positions comes to, under its name.
 
         Args:
             train: token ids of the training split, (tokens,).
@@ -77,7 +77,7 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def loss_of(model: "Transformer", inputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss of a model on inputs and targets, (B, T) each; with a large vocabulary, its logits are never whole."""
+    """The loss of a model on inputs and targets, (B, T) each; with a large vocabulary, its logits come in chunks."""
     if model.output.out_features < LARGE:
         return loss(model(inputs), targets)
     summed = summed_cross_entropy(model.hidden(inputs), model.output.weight, targets, UNSEEN)
@@ -157,8 +157,8 @@ class Masked:
         """The window with some tokens replaced, and those tokens; its noise says which, and by what."""
         which, what = noise.unbind(-1)
         count = max(1, round(self.share * window.shape[-1]))
-        places = which.argsort(dim=-1, stable=True)[:, :count]
-        chosen = torch.zeros_like(window, dtype=torch.bool).scatter_(-1, places, True)
+        masked = which.argsort(dim=-1, stable=True)[:, :count]
+        chosen = torch.zeros_like(window, dtype=torch.bool).scatter_(-1, masked, True)
         # Where a token is swapped, `what` is even between blanked and blanked + swapped, and so is its remainder.
         drawn = ((what - self.blanked) / max(self.swapped, 1e-9) * self.blank).long().clamp(0, self.blank - 1)
         seen = torch.where(what < self.blanked + self.swapped, drawn, window)

@@ -27,7 +27,7 @@ class PositionScheme(nn.Module):
     `positions` is always a (T,) integer tensor, so that shifted, gapped and far positions are ordinary inputs.
 
     Attributes:
-        longest: the longest sequence the scheme can place, None where there is no limit.
+        longest: the longest sequence the scheme has positions for, None where there is no limit.
         causal_only: whether it has no meaning where a token sees what comes after it.
     """
 
@@ -35,7 +35,7 @@ class PositionScheme(nn.Module):
     causal_only = False
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
-        """Place the token embeddings x (B, T, D), once a forward -> (B, T, D)."""
+        """Add positions to the token embeddings x (B, T, D), once per forward pass, -> (B, T, D)."""
         return x
 
     def encoding(self, positions: Tensor) -> Tensor | None:  # noqa: ARG002
@@ -43,7 +43,7 @@ class PositionScheme(nn.Module):
         return None
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """Place queries and keys, each (B, H, T, Dh), in every layer -> the same shapes.
+        """Add positions to queries and keys, each (B, H, T, Dh), in every layer -> the same shapes.
 
         They may come back with more channels; logits are divided by the square root of Dh all the same.
         """

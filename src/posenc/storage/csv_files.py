@@ -7,8 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
+from posenc.storage.reading import read_text
 from posenc.storage.resource_errors import disk_errors
+
+MOST_BYTES = 2**28
+"""Of a table that is read."""
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], header: bool = True) -> str:
@@ -60,17 +65,40 @@ class MetricsFile:
 
 
 def read_csv(file: Path) -> list[dict[str, str]]:
-    """The complete rows of a table, none if there is no such file; a row cut short is left out."""
+    """The complete rows of a table, none if there is no such file; a row cut short is left out.
+
+    Raises:
+        UserError: if it is no table.
+    """
     if not file.exists():
         return []
-    text = file.read_text()
+    text = read_text(file, MOST_BYTES)
     complete = text[: text.rfind("\n") + 1]
-    return [row for row in csv.DictReader(io.StringIO(complete)) if None not in row and None not in row.values()]
+    try:
+        rows = list(csv.DictReader(io.StringIO(complete)))
+    except csv.Error as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    return [row for row in rows if None not in row and None not in row.values()]
+
+
+def read_numbers(file: Path) -> list[dict[str, float]]:
+    """The rows of metrics.csv or attention.csv, less empty cells.
+
+    Raises:
+        UserError: if a cell holds no number, or a row no step.
+    """
+    try:
+        rows = [{name: float(cell) for name, cell in row.items() if cell} for row in read_csv(file)]
+        if all(row["step"].is_integer() for row in rows):
+            return rows
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: a cell holds no number, or a row no step") from error
+    raise UserError(f"{file} cannot be read: a step is no whole number")
 
 
 def steps_in(file: Path) -> list[int]:
     """The steps that a table has rows of, each once; none if it cannot be read."""
     try:
         return list(dict.fromkeys(int(row["step"]) for row in read_csv(file)))
-    except (KeyError, ValueError):
+    except (UserError, KeyError, ValueError):
         return []

@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
+from posenc.storage.reading import read_mapping
 
 FILE = "lengths.json"
 FORMAT = 1
@@ -77,7 +77,7 @@ def name_of(run: Path) -> str:
 
 
 def write(lengths: Lengths, run: Path) -> None:
-    """Write a run's file, whole or not at all."""
+    """Write a run's file."""
     atomic_write(run / FILE, json.dumps({"format": FORMAT, **asdict(lengths)}, indent=1) + "\n")
 
 
@@ -85,25 +85,22 @@ def read(run: Path) -> Lengths | None:
     """What a run's file holds; None if there is no file.
 
     Raises:
-        ValueError: if it is damaged, of another format, or of another run.
+        UserError: if it is damaged, of another format, or of another run.
     """
+    from pydantic import TypeAdapter
+
     file = run / FILE
     if not file.exists():
         return None
+    held = read_mapping(file)
+    if held.pop("format", None) != FORMAT:
+        raise UserError(f"{file} cannot be used: it is of another version")
     try:
-        held = json.loads(file.read_text())
-        if held.pop("format") != FORMAT:
-            raise ValueError("it is of another version")
-        lengths = Lengths(**{**held, "entries": tuple(map(_entry, held["entries"]))})
-    except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{file} cannot be used: it is damaged, or not written by this program") from error
+        lengths = TypeAdapter(Lengths).validate_python(held)
+    except ValueError as error:
+        raise UserError(f"{file} cannot be used: it is damaged, or not written by this program") from error
     if lengths.run != name_of(run):
-        raise ValueError(f"{file} cannot be used: it is of {lengths.run}")
+        raise UserError(f"{file} cannot be used: it is of {lengths.run}")
     if tuple(entry.times for entry in lengths.entries) != TIMES:
-        raise ValueError(f"{file} cannot be used: it is of other lengths")
+        raise UserError(f"{file} cannot be used: it is of other lengths")
     return lengths
-
-
-def _entry(held: Mapping[str, Any]) -> AtLength:
-    lists: Mapping[str, Sequence[Any]] = {name: tuple(held[name]) for name in ("edges", "losses")}
-    return AtLength(**{**held, **lists})

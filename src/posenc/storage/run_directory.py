@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write, clear_partial
+from posenc.storage.reading import read_mapping, read_text
 
 HOLDER = "holder.txt"
 """In a run's directory while it is trained: by whom."""
@@ -58,7 +59,7 @@ class RunDirectory:
         return os.path.exists(self.path / "summary.json")  # false, too, where a path can never be
 
     def summary(self) -> dict[str, Any]:
-        return json.loads((self.path / "summary.json").read_text())
+        return read_summary(self.path / "summary.json")
 
     @property
     def checkpoints(self) -> Path:
@@ -119,13 +120,35 @@ def begun(cfg: DictConfig) -> Path | None:
     assert isinstance(wanted, dict)
     wanted.pop("hydra")
     for file in Path(cfg.runs, cfg.name).glob(f"*/seed{cfg.seed}-*/config.yaml"):
-        made = OmegaConf.to_container(OmegaConf.load(file))
-        if isinstance(made, dict) and {**made, **wanted} == made:
+        made = read_mapping(file)
+        if {**made, **wanted} == made:
             return file.parent
     return None
+
+
+def read_summary(file: Path) -> dict[str, Any]:
+    """What a run wrote at its end.
+
+    Raises:
+        UserError: if it is damaged, or not written by this program.
+    """
+    summary = read_mapping(file)
+    for name in ("val_loss", "seconds", "tokens_per_s", "parameters"):
+        if not isinstance(summary.get(name), int | float):
+            raise UserError(f"{file} cannot be read: it has no number for {name}")
+    return summary
 
 
 def failed_jobs(folder: Path) -> list[dict[str, str]]:
     """What went wrong in the last sweep: a job and an error each."""
     noted = folder / FAILED_JOBS
-    return [json.loads(line) for line in noted.read_text().splitlines()] if noted.exists() else []
+    return [_failure(line) for line in read_text(noted).splitlines()] if noted.exists() else []
+
+
+def _failure(line: str) -> dict[str, str]:
+    """A line as it was noted; by a process that was killed, perhaps in part."""
+    try:
+        failure = json.loads(line)
+        return {"job": str(failure["job"]), "error": str(failure["error"])}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {"job": "a job", "error": f"its line in {FAILED_JOBS} is damaged"}

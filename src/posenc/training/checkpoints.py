@@ -15,6 +15,7 @@ from posenc.config.schema import NOT_THE_CURVE
 from posenc.errors import UserError
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_open
+from posenc.storage.reading import leaves
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.loop import Curve, largest
 from posenc.training.signals import Signals
@@ -58,8 +59,7 @@ def refuse_foreign(checkpoint: Mapping[str, Any], configuration: Mapping[str, An
     Raises:
         UserError: naming what differs.
     """
-    apart = {*NOT_THE_CURVE, *MADE_OF}
-    theirs, ours = (dict(_flat(one, apart)) for one in (checkpoint["configuration"], configuration))
+    theirs, ours = (_compared(one) for one in (checkpoint["configuration"], configuration))
     differing = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
     if differing:
         told = [f"{key}={theirs.get(key)} (here {ours.get(key)})" for key in differing[:3]]
@@ -67,13 +67,9 @@ def refuse_foreign(checkpoint: Mapping[str, Any], configuration: Mapping[str, An
         raise UserError(f"the checkpoint is of another configuration: {', '.join(told)}{more}")
 
 
-def _flat(tree: Mapping[str, Any], apart: set[str], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in tree.items():
-        if not prefix and key in apart:
-            continue
-        rows += _flat(value, apart, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
-    return rows
+def _compared(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    apart = {*NOT_THE_CURVE, *MADE_OF}
+    return dict(leaves({key: value for key, value in configuration.items() if key not in apart}))
 
 
 class _Checksum:

@@ -1,0 +1,58 @@
+"""The configuration that a command line makes of the files in conf/, as Hydra composes it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from posenc.config.instantiate import target
+from posenc.errors import UserError
+
+
+def register_resolvers() -> None:
+    """Make `${head_dim:width,heads}` and `${bidirectional:objective}` known to the configuration files."""
+    OmegaConf.register_new_resolver("head_dim", _head_dim, replace=True)
+    OmegaConf.register_new_resolver("bidirectional", _bidirectional, replace=True)
+
+
+def _head_dim(width: Any, heads: Any) -> int:
+    for key, value in (("model.width", width), ("model.heads", heads)):
+        if not (type(value) is int and value > 0):
+            raise UserError(f"{key}={value} must be a whole number, at least 1")
+    if width % heads:
+        raise UserError(f"model.width={width} must be a multiple of model.heads={heads}")
+    return width // heads
+
+
+def _bidirectional(objective: str) -> bool:
+    """Whether the objective, given by its `_target_`, lets a token see what comes after it."""
+    return not getattr(target("objective", objective), "causal", True)
+
+
+def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
+    """What train.py would be given for the same overrides: the configuration, and the choice made in each group.
+
+    Args:
+        conf: the folder of the configuration files.
+        overrides: as on the command line.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    register_resolvers()
+    GlobalHydra.instance().clear()  # train.py may have ended with an error in the middle of composing
+    with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
+        configuration = compose("config", overrides=list(overrides), return_hydra_config=True)
+    choices = dict(configuration.hydra.runtime.choices)
+    with open_dict(configuration):
+        del configuration["hydra"]
+    return configuration, choices
+
+
+def choices_in(conf: Path) -> dict[str, set[str]]:
+    """The choices of each group in a folder of configuration files."""
+    groups: dict[str, set[str]] = {}
+    for file in conf.glob("*/**/*.yaml"):
+        groups.setdefault(str(file.parent.relative_to(conf)), set()).add(file.stem)
+    return groups

@@ -1,0 +1,70 @@
+import os
+
+import pytest
+
+from posenc.errors import UserError
+from posenc.storage.csv_files import read_numbers
+from posenc.storage.reading import MOST_BYTES, leaves, read_mapping, read_text
+from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, read_summary
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("config.yaml", b"a: &a [x, x]\nb: [*a, *a]\n", "it has aliases, or is nested too deeply"),
+        ("config.yaml", b"[" * 100_000, "it has aliases, or is nested too deeply"),
+        ("config.yaml", b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
+        ("config.yaml", b"- a\n", "it holds no mapping"),
+        ("config.yaml", b"", "it holds no mapping"),
+        ("config.yaml", b"\xff", "it is not UTF-8 text"),
+        ("config.yaml", b" " * (MOST_BYTES + 1), "it has 1,048,577 bytes, where 1,048,576 are allowed"),
+        ("summary.json", b"[" * 100_000, "recursion"),
+        ("summary.json", b"{", "Expecting"),
+    ],
+)
+def test_what_is_no_plain_mapping_is_named(name, content, sentence, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=f"{name} cannot be read: .*{sentence}"):
+        read_mapping(tmp_path / name)
+
+
+def test_an_interpolation_stays_the_text_that_it_is(tmp_path):
+    (tmp_path / "config.yaml").write_text("a: ${oc.env:HOME}\n")
+    assert read_mapping(tmp_path / "config.yaml") == {"a": "${oc.env:HOME}"}
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "summary.json")
+    with pytest.raises(UserError, match="it is no plain file"):
+        read_text(tmp_path / "summary.json")
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"val_loss": "1"}'])
+def test_a_summary_without_its_numbers_is_named(content, tmp_path):
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(UserError, match="summary.json cannot be read"):
+        read_summary(tmp_path / "summary.json")
+
+
+@pytest.mark.parametrize("rows", ["x,0.5", "nan,0.5", "1.5,0.5", ",0.5", "1,=1+1"])
+def test_a_row_without_a_step_or_with_a_cell_that_is_no_number_is_named(rows, tmp_path):
+    (tmp_path / "metrics.csv").write_text(f"step,val_loss\n{rows}\n")
+    with pytest.raises(UserError, match="metrics.csv cannot be read"):
+        read_numbers(tmp_path / "metrics.csv")
+
+
+def test_numbers_are_read_and_empty_cells_left_out(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,val_loss\n1,\n2,0.5\n")
+    assert read_numbers(tmp_path / "metrics.csv") == [{"step": 1}, {"step": 2, "val_loss": 0.5}]
+
+
+def test_a_note_cut_short_is_said_to_be_damaged(tmp_path):
+    (tmp_path / FAILED_JOBS).write_text('{"job": "seed=1", "error": "it failed"}\n{"job": "se')
+    assert failed_jobs(tmp_path) == [
+        {"job": "seed=1", "error": "it failed"},
+        {"job": "a job", "error": "its line in failed_jobs.jsonl is damaged"},
+    ]
+
+
+def test_leaves_stand_under_dotted_keys():
+    assert dict(leaves({"a": {"b": {"c": 1}, "d": [2]}, "e": None})) == {"a.b.c": 1, "a.d": [2], "e": None}
