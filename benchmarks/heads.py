@@ -13,7 +13,7 @@ from posenc.model import Transformer
 from posenc.objectives.objective import loss
 from posenc.positions import Rotary
 from posenc.training import environment
-from posenc.training.attention_probe import Heads
+from posenc.training.attention_probe import AttentionProbe
 from posenc.training.optim import AdamW
 from posenc.training.step import TrainingStep
 
@@ -29,7 +29,7 @@ def main() -> None:
     windows = torch.randint(90, (WINDOWS, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
     model = Transformer(256, CONTEXT, layers=4, width=128, heads=4, scheme=Rotary(32))
     update = TrainingStep(model, lambda inputs, targets: loss(model(inputs), targets), AdamW(0.003), autocast="cpu")
-    heads = Heads(windows, CONTEXT, every=1)
+    probe = AttentionProbe(windows, CONTEXT)
 
     def step() -> None:
         update(windows[:BATCH, :-1], windows[:BATCH, 1:])
@@ -41,7 +41,7 @@ def main() -> None:
 
     def look() -> None:
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-            heads.measure(model)
+            probe.measure(model)
 
     parts = {"step": step, "validation": validate, "look": look}
     times = turns.in_turns(parts, given.rounds, torch.device("cpu"), warm_up=2)

@@ -24,13 +24,13 @@ STARTED = time.monotonic()
 PHASES = {
     "posenc.data.prepare": ("prepare", "data"),
     "posenc.config.instantiate": ("build_model", "model"),
-    "posenc.training.accelerator": ("Hardware.trainer", "trainer"),
+    "posenc.training.trainer": ("build_trainer", "trainer"),
     "posenc.tracking.loggers": ("weights_and_biases", "logger"),
     "lightning.pytorch.trainer.trainer": ("Trainer.fit", "set-up of the fit"),
 }
 """By module: a function, and the phase that a call of it is."""
 
-FIRST_STEP = {"posenc.training.module": ("LanguageModelling.training_step", "first step")}
+FIRST_STEP = {"posenc.training.module": ("LanguageModel.training_step", "first step")}
 """Likewise, of a phase that begins with the first call and lasts."""
 
 

@@ -21,7 +21,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import FAILED_JOBS, begun, failed_jobs
 from posenc.sweeps import slurm
 from posenc.sweeps.callback import NOTES, note
-from posenc.sweeps.slurm import Standing
+from posenc.sweeps.slurm import JobState
 
 try:
     from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
@@ -40,11 +40,11 @@ LATE = 6.0
 
 
 class Slurm(SlurmLauncher):
-    """Submits a job a run and waits for all of them, asking squeue.
+    """Submits one job per run and waits for all of them, asking squeue.
 
     A job that saved its run ahead of its limit puts itself back into the queue; so does SLURM with a preempted one.
     One that ends without a word (its process killed, its node dead) is put back once. Whatever fails is noted, and
-    the others go on.
+    the others continue.
     """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
@@ -52,7 +52,7 @@ class Slurm(SlurmLauncher):
 
         Raises:
             UserError: if SLURM is not there, or does not take the jobs.
-            Stopped: on Ctrl-C; the jobs go on.
+            Stopped: on Ctrl-C; the jobs continue.
         """
         jobs = self._submitted(job_overrides, initial_job_idx)
         if callable(signal.getsignal(signal.SIGINT)):  # else Ctrl-C would wait for the jobs to be saved
@@ -61,13 +61,13 @@ class Slurm(SlurmLauncher):
             print(f"In the queue: {' '.join(one.job.job_id for one in jobs)}", flush=True)
             while waiting := [one for one in jobs if one.outcome is None]:
                 time.sleep(POLL)
-                standings = slurm.standings(one.job.job_id for one in waiting)
+                states = slurm.job_states(one.job.job_id for one in waiting)
                 for one in waiting:
-                    one.look(standings)
+                    one.look(states)
         except KeyboardInterrupt:
             left = " ".join(one.job.job_id for one in jobs if one.outcome is None)
             sentence = (
-                f"the jobs go on: {left}; cancel them with: scancel {left}; once they have ended, the same command "
+                f"the jobs continue: {left}; cancel them with: scancel {left}; once they have ended, the same command "
                 "compares what there is and trains what is missing"
             )
             raise Stopped(signal.SIGINT, sentence) from None
@@ -89,7 +89,7 @@ class Slurm(SlurmLauncher):
                 sys.exit(stopped.exit_code)
             sys.exit()  # srun ends the whole job at the first task that fails, and the first rank may still be busy
 
-    def _submitted(self, job_overrides: Sequence[Sequence[str]], first: int) -> list["Watched"]:
+    def _submitted(self, job_overrides: Sequence[Sequence[str]], first: int) -> list["SubmittedJob"]:
         from hydra.core.singleton import Singleton
         from submitit import AutoExecutor
 
@@ -111,18 +111,18 @@ class Slurm(SlurmLauncher):
             raise UserError(f"hydra/launcher=slurm cannot submit: {first_line(error)}") from error
         names = _apart(job_overrides)
         configured = [self.hydra_context.config_loader.load_sweep_config(self.config, list(o)) for o in job_overrides]
-        return [Watched(*one) for one in zip(jobs, names, configured, strict=True)]
+        return [SubmittedJob(*one) for one in zip(jobs, names, configured, strict=True)]
 
 
 @dataclass
-class Watched:
+class SubmittedJob:
     """A submitted job.
 
     Attributes:
         job: submitit's.
         name: what sets its run apart in the sweep.
         configuration: of its run, with Hydra's.
-        outcome: what it came to; None while it goes on.
+        outcome: what it came to; None before its end.
         lost_on: the nodes that lost it.
     """
 
@@ -133,20 +133,20 @@ class Watched:
     lost_on: list[str] = field(default_factory=list)
     _over_since: float | None = None
 
-    def look(self, standings: Mapping[str, Standing] | None) -> None:
+    def look(self, states: Mapping[str, JobState] | None) -> None:
         """Take its result, if there is one; find out whether there will never be one."""
         folder = self.job.paths.folder
         if folder.exists() and self.job.paths.result_pickle.name in os.listdir(folder):  # asks a file server anew
             self._take()
             return
-        standing = None if standings is None else standings[self.job.job_id]
-        if standing is None or not standing.over:
+        state = None if states is None else states[self.job.job_id]
+        if state is None or not state.over:
             self._over_since = None
         elif self._over_since is None:
             self._over_since = time.monotonic()
         elif time.monotonic() - self._over_since > LATE:
             self._over_since = None
-            self._lost(standing)
+            self._lost(state)
 
     def _take(self) -> None:
         from submitit.core.utils import UncompletedJobError
@@ -158,19 +158,20 @@ class Watched:
         except UncompletedJobError:
             self._fail(f"its job {self.job.job_id} ended with an error; see {self.job.paths.stderr}")
 
-    def _lost(self, standing: Standing) -> None:
-        job, state = self.job.job_id, standing.state
-        if state == "CANCELLED":
+    def _lost(self, state: JobState) -> None:
+        job = self.job.job_id
+        if state.name == "CANCELLED":
             self._fail(f"job {job} was cancelled; {self._saved()}")
             return
-        if state != "PREEMPTED":  # where a partition cancels what it preempts, the node is not to blame
-            self.lost_on.append(standing.node or "an unknown node")
+        if state.name != "PREEMPTED":  # where a partition cancels what it preempts, the node is not to blame
+            self.lost_on.append(state.node or "an unknown node")
         where = f" on {' and again on '.join(self.lost_on)}" if self.lost_on else ""
         if len(self.lost_on) < LOSSES and slurm.requeue(job):
-            print(f"{self.name}: job {job} ended without a result ({state}) and is in the queue again; {self._saved()}")
+            again = f"ended without a result ({state.name}) and is in the queue again"
+            print(f"{self.name}: job {job} {again}; {self._saved()}")
         else:
             log = self.job.paths.stderr
-            self._fail(f"job {job} was lost{where} ({state}) and is given up; {self._saved()}; its log is {log}")
+            self._fail(f"job {job} was lost{where} ({state.name}) and is given up; {self._saved()}; its log is {log}")
 
     def _fail(self, sentence: str) -> None:
         self._note(sentence)
@@ -201,6 +202,6 @@ def _listening(params: Mapping[str, Any]) -> list[str]:
 
 def _go_on_later(job: str) -> None:
     """Back into the queue, if the job was given time before it must leave: SLURM would take its end for the last."""
-    standings = slurm.standings([job])
-    if standings is not None and standings[job].state == "RUNNING":
+    states = slurm.job_states([job])
+    if states is not None and states[job].name == "RUNNING":
         slurm.requeue(job)

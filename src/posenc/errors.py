@@ -15,7 +15,7 @@ class UserError(Exception):
 
 
 class RunError(Exception):
-    """What ended a run while it went on: a full disk, too little memory, a loss that is no number.
+    """What ended a run while it went on: a full disk, too little memory, a loss that is NaN or infinite.
 
     The message is the whole explanation.
     """

@@ -99,7 +99,7 @@ def test_a_sweep_goes_on_after_a_failed_job_and_names_it_at_the_end(train, tmp_p
     assert first.returncode == 1
     assert "pos=none" in first.stderr
     assert "failed: " in first.stderr
-    assert "seed=-1 must be between" in first.stderr
+    assert "seed=-1 must be at least 0" in first.stderr
     assert "Traceback" not in first.stderr
     assert "After 20 steps" in first.stdout
     assert len(list((tmp_path / "runs" / "smoke").glob("*/*/summary.json"))) == 2

@@ -195,9 +195,8 @@ def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeyp
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     for fast, precision in ((True, "bf16-mixed"), (False, "32-true")):
         monkeypatch.setattr(accelerator, "cpu_multiplies_bf16", lambda fast=fast: fast)
-        assert accelerator.Hardware(accelerator="cpu").trainer(logger=False).precision == precision
-    chosen = accelerator.Hardware(accelerator="cpu", precision="32-true").trainer(logger=False)
-    assert chosen.precision == "32-true"
+        assert accelerator.Hardware(accelerator="cpu").chosen_precision() == precision
+    assert accelerator.Hardware(accelerator="cpu", precision="32-true").chosen_precision() == "32-true"
 
 
 def test_the_composed_configuration_holds_no_unresolved_value():

@@ -137,7 +137,7 @@ def test_ctrl_c_leaves_the_jobs_in_the_queue_and_says_how_to_cancel_them(cluster
     errors = sweep.communicate()[1]
     assert sweep.returncode == 130
     assert errors.count("\n") == 1
-    assert f"the jobs go on: {' '.join(jobs)}; cancel them with: scancel {' '.join(jobs)}" in errors
+    assert f"the jobs continue: {' '.join(jobs)}; cancel them with: scancel {' '.join(jobs)}" in errors
     assert set(jobs) <= set(cluster.tell("squeue", "--noheader", "--array", "--format=%i").split())
     cluster.tell("scancel", *jobs)
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from posenc.errors import UserError
 from posenc.storage import checkpoint_files
-from posenc.training.checkpoints import CheckpointFiles, refuse_foreign
+from posenc.training.checkpoint_io import CheckpointIO, refuse_foreign
 
 
 def saved(folder: Path, step: int) -> Path:
     state = {"configuration": {"seed": 0}, "state_dict": {"weight": torch.full((50,), float(step))}}
-    CheckpointFiles().save_checkpoint(state, folder / checkpoint_files.stem(step))
+    CheckpointIO().save_checkpoint(state, folder / checkpoint_files.stem(step))
     return checkpoint_files.newest_first(folder)[0]
 
 

@@ -134,12 +134,12 @@ def test_a_failed_run_gives_a_silent_server_two_seconds_and_its_files_are_whole(
 
 
 def test_a_service_that_dies_takes_nothing_with_it_but_the_upload(directory, online, capfd):
-    from posenc.tracking.client import _service
+    from posenc.compat import wandb_service
 
     with stand_in() as server:
         online(server)
         running = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
-        service = _service()
+        service = wandb_service()
         assert service is not None
         service.kill()
         service.wait()

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from posenc.model import Transformer
 from posenc.model.attention import PositionContext
 from posenc.positions import PositionScheme, Rotary, Sinusoidal
-from posenc.training.attention_probe import BUCKETS, Heads, induction_score, shares_by_distance
+from posenc.training.attention_probe import BUCKETS, AttentionProbe, induction_score, shares_by_distance
 
 T = 96
 
@@ -102,15 +102,15 @@ def test_attention_by_plain_products_is_torch_s_own(monkeypatch):
 
 def test_the_sequences_are_drawn_from_the_text_s_own_tokens_and_repeat():
     windows = torch.randint(10, 20, (8, 33), generator=torch.Generator().manual_seed(1))
-    heads = Heads(windows, 32, every=1)
+    heads = AttentionProbe(windows, 32)
     assert set(heads.repeated.unique().tolist()) <= set(range(10, 20))
     assert torch.equal(heads.repeated[:, :16], heads.repeated[:, 16:])
-    assert torch.equal(heads.repeated, Heads(windows, 32, every=1).repeated)
+    assert torch.equal(heads.repeated, AttentionProbe(windows, 32).repeated)
 
 
 def test_every_head_of_every_layer_has_a_row():
     windows = torch.randint(50, (8, 25))
-    rows = Heads(windows, 24, every=1).measure(Transformer(50, 24, 3, 32, 2, Rotary(16)))
+    rows = AttentionProbe(windows, 24).measure(Transformer(50, 24, 3, 32, 2, Rotary(16)))
     assert [(row["layer"], row["head"]) for row in rows] == [(layer, head) for layer in range(3) for head in range(2)]
     assert all(sum(row[bucket] for bucket in BUCKETS) == pytest.approx(1, abs=1e-3) for row in rows)
 
@@ -118,6 +118,6 @@ def test_every_head_of_every_layer_has_a_row():
 def test_looking_changes_no_state():
     model = Transformer(50, 24, 2, 32, 2, Rotary(16))
     before = torch.get_rng_state()
-    Heads(torch.randint(50, (8, 25), generator=torch.Generator()), 24, every=1).measure(model)
+    AttentionProbe(torch.randint(50, (8, 25), generator=torch.Generator()), 24).measure(model)
     assert torch.equal(before, torch.get_rng_state())
     assert all(weight.grad is None for weight in model.parameters())

@@ -61,13 +61,13 @@ def test_the_peak_is_that_since_it_was_last_forgotten():
     """In a process of its own: what others have freed may still be held by this one."""
     code = """if True:
         import torch
-        from posenc.training.efficiency import forget_peak_memory, peak_memory
+        from posenc.training.efficiency import reset_peak_memory, peak_memory
 
         cpu, large, small = torch.device("cpu"), 400 * 2**20, 50 * 2**20
         block = torch.ones(large, dtype=torch.uint8)
         del block
         before = peak_memory(cpu)
-        forget_peak_memory(cpu)
+        reset_peak_memory(cpu)
         kept = torch.ones(small, dtype=torch.uint8)
         assert large < before
         assert small < peak_memory(cpu) < before - large / 2

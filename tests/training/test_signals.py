@@ -47,7 +47,7 @@ def test_a_step_that_does_not_end_is_not_waited_for(monkeypatch):
     with Signals() as taken:
         taken.training()
         send(signal.SIGTERM)
-        with pytest.raises(Stopped, match="goes on from the last checkpoint"):
+        with pytest.raises(Stopped, match="resumes from the last checkpoint"):
             time.sleep(30)
 
 
@@ -56,8 +56,8 @@ def test_a_checkpoint_that_takes_long_is_waited_for(monkeypatch):
     with Signals() as taken:
         taken.training()
         send(signal.SIGTERM)
-        taken.saving()
-        time.sleep(0.2)
+        with taken.deferred():
+            time.sleep(0.2)
 
 
 def test_who_waited_for_a_signal_before_is_told_when_the_step_is_saved(capsys):
@@ -87,8 +87,8 @@ signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(1), sys.exit(7)))
 with signals.Signals() as taken:
     taken.training()
     os.kill(os.getpid(), signal.SIGUSR1)
-    taken.saving()
-    taken.saved()
+    with taken.deferred():
+        pass
     taken.stop("it is saved")
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 7
@@ -132,20 +132,18 @@ def test_a_signal_during_a_checkpoint_waits_for_it(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     with Signals() as taken:
         taken.training()
-        taken.saving()
-        send(signal.SIGTERM)
-        time.sleep(0.2)
-        taken.saved()
-        with pytest.raises(Stopped, match="goes on from the last checkpoint"):  # unless the next step ends before
+        with taken.deferred():
+            send(signal.SIGTERM)
+            time.sleep(0.2)
+        with pytest.raises(Stopped, match="resumes from the last checkpoint"):  # unless the next step ends before
             time.sleep(30)
 
 
 def test_a_signal_during_the_last_checkpoint_is_granted_after_it():
     with Signals() as taken:
         taken.training()
-        taken.saving()
-        send(signal.SIGTERM)
-        taken.saved()
+        with taken.deferred():
+            send(signal.SIGTERM)
         with pytest.raises(Stopped, match="the last step is saved"):
             taken.trained()
 

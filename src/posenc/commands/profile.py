@@ -209,11 +209,11 @@ def _write(profiler: Any, file: Path) -> None:
 
 def _show_phases(clock: Clock, tokens: int) -> None:
     times = {name: clock.milliseconds(name, slice(WARM_UP, WARM_UP + TIMED)) for name in PHASES}
-    whole = sum(times.values())
+    total = sum(times.values())
     print(f"\n{'phase':62}{'ms a step':>12}{'share':>9}")
     for name, value in times.items():
-        print(f"{name:62}{value:12.3f}{value / whole:9.1%}")
-    print(f"{'step':62}{whole:12.3f}   {1000 * tokens / whole:,.0f} tokens/s")
+        print(f"{name:62}{value:12.3f}{value / total:9.1%}")
+    print(f"{'step':62}{total:12.3f}   {1000 * tokens / total:,.0f} tokens/s")
 
 
 def _show_operations(profiler: Any) -> None:
@@ -225,13 +225,13 @@ def _show_operations(profiler: Any) -> None:
     where, seen = ("device", on_device) if on_device else ("CPU", operations)
     own = {entry.key: entry.self_device_time_total if on_device else entry.self_cpu_time_total for entry in seen}
     counts = {entry.key: entry.count for entry in seen}
-    whole = sum(own.values())
+    total = sum(own.values())
     print(f"\n{f'operation, its own time on the {where}':50}{'calls a step':>12}{'ms a step':>12}{'share':>9}")
     for key in sorted(own, key=own.__getitem__, reverse=True)[:DEAREST]:
         calls, milliseconds = counts[key] / TRACED, own[key] / 1000 / TRACED
-        print(f"{_short(key):50}{calls:12g}{milliseconds:12.3f}{own[key] / whole:9.1%}")
+        print(f"{_short(key):50}{calls:12g}{milliseconds:12.3f}{own[key] / total:9.1%}")
     every = f"all {len(own)} operations, while traced"
-    print(f"{every:50}{sum(counts.values()) / TRACED:12g}{whole / 1000 / TRACED:12.3f}")
+    print(f"{every:50}{sum(counts.values()) / TRACED:12g}{total / 1000 / TRACED:12.3f}")
 
 
 def _short(name: str) -> str:

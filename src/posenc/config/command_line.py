@@ -1,4 +1,4 @@
-"""What goes wrong on a command line, told in one sentence on stderr."""
+"""What goes wrong on a command line, reported in one sentence on stderr."""
 
 import argparse
 import os
@@ -63,7 +63,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
 
 
 class Arguments(argparse.ArgumentParser):
-    """A command line of our own, whose mistakes are told in one sentence too."""
+    """A command line of our own, whose mistakes are reported in one sentence too."""
 
     def error(self, message: str) -> NoReturn:
         _leave(f"{message}; see --help", MISUSE)

@@ -100,7 +100,8 @@ def _keys(key: str, value: Any) -> Iterator[str]:
 def _check_key(key: str) -> None:
     key = key.removeprefix(SWEPT)
     if any(part.startswith("_") for part in key.split(".")):
-        raise UserError(f"{key} cannot be set: what is built is chosen, like pos=rope")
+        chosen = "what is built is chosen, like pos=rope; a class of your own gets a file in conf/"
+        raise UserError(f"{key} cannot be set: {chosen}")
     if re.match(r"hydra\b", key) and not key.startswith(HYDRAS_OWN):
         raise UserError(
             f"{key} cannot be set: of Hydra's keys only those of hydra/launcher and hydra/sweeper can, "

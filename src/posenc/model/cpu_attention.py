@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.compat import softmax_backward
+
 BLOCK = 64
 """Queries taken together: fewer make smaller products, more meet more keys that lie ahead of them, in vain."""
 
@@ -41,7 +43,7 @@ def _backward(
     for (start, end), block in zip(_blocks(q.shape[-2]), _views(shares, q), strict=True):
         of_mixed = gradient[:, start:end]
         of_shares = torch.bmm(of_mixed, v[:, :end].mT)
-        of_logits = torch._softmax_backward_data(of_shares, block, -1, block.dtype)
+        of_logits = softmax_backward(of_shares, block)
         torch.bmm(of_logits, k[:, :end], out=dq[:, start:end])
         dk[:, :end] += torch.bmm(of_logits.mT, q[:, start:end])
         dv[:, :end] += torch.bmm(block.mT, of_mixed)

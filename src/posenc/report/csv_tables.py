@@ -18,7 +18,7 @@ def _with_interval(name: str) -> tuple[str, str, str]:
     return name, f"{name}_low", f"{name}_high"
 
 
-_TABLE = (
+TABLE = (
     *("setting", "comparison", "scheme", "baseline", "seeds", "diverged", "budget", "provisional", "parameters"),
     "tokens_per_s",
     *_with_interval("val_loss"),
@@ -43,7 +43,7 @@ def table(comparison: Comparison) -> str:
         for panel, arm in arms
         for row in [_threshold(panel, arm, threshold) for threshold in arm.thresholds] or [{}]
     )
-    return to_csv(_TABLE, rows)
+    return to_csv(TABLE, rows)
 
 
 def _common(panel: Panel, arm: Arm) -> Row:

@@ -1,4 +1,4 @@
-"""What a sweep does beside its jobs: it goes on after a failed one, and compares what there is at the end."""
+"""What a sweep does beside its jobs: it continues after a failed one, and compares what there is at the end."""
 
 import json
 import os
@@ -36,15 +36,15 @@ def failures_noted() -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
-        if _orphaned():  # or it would go on with the next job
+        if _orphaned():  # or it would begin the next job
             print(stopped, file=sys.stderr, flush=True)
             os._exit(stopped.exit_code)
         raise
     except Exception as error:
         hydra = HydraConfig.get()
-        told = isinstance(error, UserError | RunError)
-        sentence = str(error) if told else f"{type(error).__name__}: {error}"
-        if not told:
+        expected = isinstance(error, UserError | RunError)
+        sentence = str(error) if expected else f"{type(error).__name__}: {error}"
+        if not expected:
             traceback.print_exc()
         if not first_to_report(sentence, FAILED):
             return  # another rank has noted it
@@ -100,8 +100,8 @@ class Comparison(Callback):
                 report(str(folder))
         except ModuleNotFoundError as missing:  # a training machine need not have what the report needs
             print(f"No comparison here, {missing.name} is not installed: elsewhere, python -m posenc.report {folder}")
-        except SystemExit as told:
-            code = int(told.code or 0)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
         except Exception:  # Hydra would make a warning of it, and the sweep would end with 0
             traceback.print_exc()
             code = FAILED

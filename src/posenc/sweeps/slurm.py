@@ -18,38 +18,36 @@ PATIENCE = 60
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a job stands.
+class JobState:
+    """The state of a job.
 
     Attributes:
-        state: as squeue writes it out, such as RUNNING; or FORGOTTEN.
-        node: where it runs or last ran; empty if it waits.
-        reason: why it waits.
+        name: as squeue writes it out, such as RUNNING; or FORGOTTEN.
+        node: where it runs or last ran; empty while it is pending.
     """
 
-    state: str
+    name: str
     node: str = ""
-    reason: str = ""
 
     @property
     def over(self) -> bool:
-        return self.state in OVER
+        return self.name in OVER
 
 
-def standings(jobs: Iterable[str]) -> dict[str, Standing] | None:
-    """Where each job stands; None if SLURM does not answer now, which says nothing about the jobs.
+def job_states(jobs: Iterable[str]) -> dict[str, JobState] | None:
+    """The state of each job; None if SLURM does not answer now, which says nothing about the jobs.
 
     Args:
         jobs: ids, like 12, or 12_3 in an array.
     """
     jobs = list(jobs)
     arrays = ",".join(sorted({job.partition("_")[0] for job in jobs}))
-    answer = _asked("squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays}", "--format=%i|%T|%N|%r")
+    answer = _asked("squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays}", "--format=%i|%T|%N")
     if answer is None or (answer.returncode and "Invalid job id" not in answer.stderr):
         return None
-    lines = [line.split("|", 3) for line in answer.stdout.splitlines()]
-    known = {job: Standing(state, node, reason) for job, state, node, reason in lines}
-    return {job: known.get(job, Standing(FORGOTTEN)) for job in jobs}
+    lines = [line.split("|") for line in answer.stdout.splitlines()]
+    known = {job: JobState(name, node) for job, name, node in lines}
+    return {job: known.get(job, JobState(FORGOTTEN)) for job in jobs}
 
 
 def requeue(job: str) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 import ssl
-import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -12,6 +11,8 @@ from contextlib import suppress
 from http.client import HTTPException
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+
+from posenc.compat import wandb_service
 
 _T = TypeVar("_T")
 
@@ -116,18 +117,9 @@ def let_go(wandb: Any) -> None:
 
     Left alone, wandb 0.31 waits for it without limit when the process ends.
     """
-    service = _service()
+    service = wandb_service()
     with suppress(Exception):
         within(GRACE, wandb.teardown)
     if service is not None and service.poll() is None:
         service.kill()
         service.wait()
-
-
-def _service() -> "subprocess.Popen[bytes] | None":
-    """The process; None if there is none, or it is not ours to end."""
-    with suppress(ImportError, AttributeError):
-        from wandb.sdk import wandb_setup
-
-        return wandb_setup._singleton._connection._proc._process  # type: ignore[union-attr]
-    return None

@@ -14,7 +14,7 @@ from posenc.errors import first_line
 from posenc.storage.csv_files import read_csv
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import Heard, address, ask, let_go, listen, load, within
-from posenc.training.wandb_segments import NONE, last_step
+from posenc.tracking.wandb_segments import NONE, last_step
 
 PARTING = 2.0
 """Seconds that W&B gets when the run was stopped or has failed."""

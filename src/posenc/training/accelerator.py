@@ -1,23 +1,20 @@
-"""What a run trains on: one device, chosen by itself unless it is told, or several with a rank each."""
+"""What a run trains on: device, precision, compilation; chosen for the machine unless it is given."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from posenc.bounds import Positive, PositiveInt
 from posenc.distributed import this_rank
-from posenc.errors import UserError, first_line
+from posenc.errors import UserError
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
-
-if TYPE_CHECKING:
-    from lightning.pytorch import Trainer
 
 Precision = Literal["auto", "32-true", "bf16-mixed"]
 
@@ -80,27 +77,6 @@ class Hardware:
     def gathered(self, loss: Loss) -> AbstractContextManager[None]:  # noqa: ARG002
         """Inside, this rank has all weights of the model that the loss is of."""
         return nullcontext()
-
-    def trainer(self, plugins: Sequence[Any] = (), **settings: Any) -> "Trainer":
-        """Lightning's trainer on this hardware.
-
-        Raises:
-            ValueError: if this machine lacks the device asked for.
-        """
-        from lightning.pytorch import Trainer
-        from lightning.pytorch.utilities.exceptions import MisconfigurationException
-
-        spread = self.spread()
-        spread["plugins"] = [*plugins, *spread["plugins"]]
-        try:
-            trainer = Trainer(accelerator=self.accelerator, precision=self.chosen_precision(), **spread, **settings)
-        except (MisconfigurationException, RuntimeError) as error:
-            raise ValueError(f"accelerator={self.accelerator}: {first_line(error)}") from error
-        if trainer.strategy.root_device.type == "cpu":
-            keep_freed_memory()
-        # Lightning would have all ranks ask rank 0 in every step whether it was told to stop, and wait for it.
-        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
-        return trainer
 
     def compiles(self) -> bool:
         """Whether model and loss are compiled."""

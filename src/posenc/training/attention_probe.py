@@ -18,23 +18,21 @@ BUCKETS = ("0", "1", "2", "3-4", "5-8", "9-32", "33+")
 FIRST = (0, 1, 2, 3, 5, 9, 33)
 """Where each bucket begins."""
 
-HEAD_COLUMNS = ("layer", "head", *BUCKETS, "induction")
+PROBE_COLUMNS = ("layer", "head", *BUCKETS, "induction")
 
 SEQUENCES = 2
 """How many windows of text, and how many repeated sequences, are looked at: little, since it is done often."""
 
 
-class Heads:
+class AttentionProbe:
     """Measures every head on a few fixed windows of text and on sequences that repeat themselves.
 
     Args:
         windows: the validation windows, (windows, tokens); random sequences are drawn from the tokens in them.
         length: tokens read, T, at least 4.
-        every: steps between two measurements.
     """
 
-    def __init__(self, windows: Tensor, length: int, every: int) -> None:
-        self.every = every
+    def __init__(self, windows: Tensor, length: int) -> None:
         generator = torch.Generator().manual_seed(0)  # the same sequences for every scheme and seed
         alphabet = windows.unique()
         drawn = alphabet[torch.randint(len(alphabet), (SEQUENCES, length // 2), generator=generator)]
@@ -69,8 +67,8 @@ def shares_by_distance(probs: Tensor) -> Tensor:
     """
     length = probs.shape[-1]
     rows = probs[:, :, length // 2 :].float().mean(0).flatten(1)
-    place = torch.arange(length, device=probs.device)
-    distance = (place[length // 2 :, None] - place).flatten()
+    positions = torch.arange(length, device=probs.device)
+    distance = (positions[length // 2 :, None] - positions).flatten()
     bucket = torch.bucketize(distance, torch.tensor(FIRST, device=probs.device), right=True)  # 0: ahead
     shares = rows.new_zeros(len(rows), len(FIRST) + 1).index_add_(1, bucket, rows)
     return shares[:, 1:] / (length - length // 2)

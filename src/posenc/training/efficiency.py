@@ -46,8 +46,8 @@ def flops_per_token(model: Transformer, context: int) -> float:
     return measure_flops(shape_only, lambda: shape_only(tokens), lambda logits: logits.sum()) / context
 
 
-def forget_peak_memory(device: torch.device) -> None:
-    """Measure from here on: one process may train one run after the other."""
+def reset_peak_memory(device: torch.device) -> None:
+    """Measure from here on: one process may train one run after another."""
     if device.type == "cuda":
         torch.cuda.init()  # nothing may have used it yet
         torch.cuda.reset_peak_memory_stats(device)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.instantiate import build, build_model
+from posenc.training.imports import gc_paused
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +58,8 @@ class Experiment:
         Raises:
             UserError: if the corpus cannot be used.
         """
-        from posenc.data.prepare import prepare
+        with gc_paused():
+            from posenc.data.prepare import prepare
 
         return prepare(corpus, self.tokenizer, Path(self.config["cache"]), name, self.config["context"], self.window)
 
@@ -90,6 +92,12 @@ class Experiment:
         if device.type == "cpu":
             keep_freed_memory()
         model = self.model.to(device)
-        loss = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+        compiled = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+
+        def loss(inputs: "Tensor", targets: "Tensor") -> "Tensor":
+            model.scheme.at_step(step.lr_scheduler.last_epoch)
+            return compiled(inputs, targets)
+
         autocast = device.type if hardware.chosen_precision() == "bf16-mixed" else None
-        return TrainingStep(model, loss, self.optim, self.schedule, self.config["steps"], autocast, phase)
+        step = TrainingStep(model, loss, self.optim, self.schedule, self.config["steps"], autocast, phase)
+        return step

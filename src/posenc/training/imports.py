@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def importing() -> Iterator[None]:
-    """Import without looking for garbage meanwhile: torch and Lightning make half a million objects, and all stay."""
+def gc_paused() -> Iterator[None]:
+    """Import without collecting garbage meanwhile: torch and Lightning make half a million objects, and all stay."""
     gc.disable()
     try:
         yield
@@ -17,8 +17,8 @@ def importing() -> Iterator[None]:
 
 
 @functools.cache
-def imported() -> None:
-    """Never look for garbage in what is there now, also not when the process ends.
+def freeze_imports() -> None:
+    """Never scan what is there now for garbage, also not when the process ends.
 
     Only the first call does so: what the runs of a sweep leave behind must still be found.
     """

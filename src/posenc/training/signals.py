@@ -4,8 +4,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -18,8 +18,8 @@ GRACE = 7.0
 LIMIT = 1.5
 """Seconds on top where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
 
-MORE = 18.0
-"""Seconds that several processes get on top, to come to a row of the curve: torchrun and SLURM kill 30 later."""
+SEVERAL = 18.0
+"""Seconds that several ranks get on top, to come to a row of metrics.csv: torchrun and SLURM kill 30 later."""
 
 AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that come well before a job's limit, and so leave as much time."""
@@ -32,7 +32,7 @@ class Signals:
     written, or after GRACE seconds without one. A second Ctrl-C ends it at once.
 
     SIGINT and SIGTERM are taken, and SIGUSR1 and SIGUSR2 if somebody waits for them. Who waited for a signal before
-    is told after us: a launcher of cluster jobs then puts the job back into its queue.
+    hears it after us: a launcher of cluster jobs then puts the job back into its queue.
 
     Attributes:
         received: the first signal so far.
@@ -44,21 +44,21 @@ class Signals:
         self._training = self._several = False
         self._agreed: int | None = None
         self._saving = False
-        self._said = "nothing was lost, and the same command goes on"
-        self._told = False
-        self._left = threading.Event()
+        self._reason = "nothing was lost, and the same command resumes"
+        self._passed_on = False
+        self._leaving = threading.Event()
         self._timer_before = (0.0, 0.0)
 
     @property
     def asked(self) -> int | None:
-        """The signal that a training run is to stop for: one process heeds its own, several what they agreed on."""
+        """The signal that a training run is to stop for: one rank heeds its own, several what they agreed on."""
         return self._agreed if self._several else self.received
 
     def agree(self, largest: Callable[[int], int]) -> None:
-        """Have all processes that train together stop if one of them has received a signal; all must call this.
+        """Have all ranks stop if one of them has received a signal; all must call this.
 
         Args:
-            largest: of the numbers that it is given in all processes.
+            largest: of the numbers that it is given in all ranks.
         """
         if self._several:
             self._agreed = largest(self.received or 0) or None
@@ -69,13 +69,13 @@ class Signals:
             wanted |= {one for one in AHEAD if callable(signal.getsignal(one))}
             self._before = {one: signal.getsignal(one) for one in wanted}
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, 0)
-            self._take()
-            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._not_raised
+            self._install()
+            self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_again
             self._watch()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left.set()
+        self._leaving.set()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
             os.close(signal.set_wakeup_fd(self._wakeup_before))
@@ -87,9 +87,9 @@ class Signals:
             signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
     def training(self, several: bool = False) -> None:
-        """From now on a signal waits for the end of a step, or, with several processes, of a row of the curve."""
+        """From now on a signal waits for the end of a step, or, with several ranks, of a row of metrics.csv."""
         self._training, self._several = True, several
-        self._take()  # back from Lightning, whose handler talks to other processes in the middle of whatever goes on
+        self._install()  # back from Lightning: see `posenc.training.trainer`
 
     def trained(self) -> None:
         """From now on a signal ends the process at once; one that came too late for the last step does so now."""
@@ -97,38 +97,39 @@ class Signals:
         if self.asked is not None:
             self.stop("the last step is saved; the same command writes its result")
 
-    def saving(self) -> None:
-        """A checkpoint is being written, which may take as long as it does."""
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Inside, a checkpoint is being written, which may take as long as it does."""
         self._saving = True
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            yield
+        finally:
+            self._saving = False
+            if self.received is not None:
+                signal.setitimer(signal.ITIMER_REAL, self._grace(self.received))
 
-    def saved(self) -> None:
-        """It is written."""
-        self._saving = False
-        if self.received is not None:
-            signal.setitimer(signal.ITIMER_REAL, self._grace(self.received))
-
-    def stop(self, said: str) -> None:
+    def stop(self, reason: str) -> None:
         """Grant what a signal asked for.
 
         Args:
-            said: what has been saved and where, and how to go on.
+            reason: what has been saved and where, and how to resume.
 
         Raises:
             Stopped: always, unless who waited for the signal before leaves in another way.
         """
         signum = self._agreed or self.received
         assert signum is not None
-        self._said = said
+        self._reason = reason
         if self._training:  # what was to be saved is saved, and what is left to do has limits of its own
-            self._left.set()
+            self._leaving.set()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        stopped = Stopped(signum, f"{_in_words(signum)}: {said}")
+        stopped = Stopped(signum, f"{_by(signum)}: {reason}")
         waiting = self._before.get(signum)
-        if callable(waiting) and signum != signal.SIGINT and not self._told:
-            self._told = True
+        if callable(waiting) and signum != signal.SIGINT and not self._passed_on:
+            self._passed_on = True
             if this_rank().is_zero:
                 print(stopped, file=sys.stderr, flush=True)
             self._saving = True  # putting a job back into its queue takes as long as the cluster's controller is busy
@@ -138,9 +139,9 @@ class Signals:
                 self._saving = False
         raise stopped
 
-    def _take(self) -> None:
+    def _install(self) -> None:
         for one in self._before:
-            signal.signal(one, self._out_of_time if one == signal.SIGALRM else self._receive)
+            signal.signal(one, self._grace_is_over if one == signal.SIGALRM else self._receive)
 
     def _receive(self, signum: int, _: FrameType | None) -> None:
         if self.received is not None:
@@ -150,19 +151,19 @@ class Signals:
         self.received = signum
         if self._training:
             grace = self._grace(signum)
-            self._said = f"no step ended within {grace:.0f} s; the same command goes on from the last checkpoint"
+            self._reason = f"no step ended within {grace:.0f} s; the same command resumes from the last checkpoint"
             if not self._saving:
                 signal.setitimer(signal.ITIMER_REAL, grace)
         else:
-            self.stop(self._said)
+            self.stop(self._reason)
 
-    def _out_of_time(self, *_: object) -> None:
-        self.stop(self._said)
+    def _grace_is_over(self, *_: object) -> None:
+        self.stop(self._reason)
 
     def _grace(self, signum: int) -> float:
-        return GRACE + (MORE if self._several or signum in AHEAD else 0.0)
+        return GRACE + (SEVERAL if self._several or signum in AHEAD else 0.0)
 
-    def _not_raised(self, unraisable: Any) -> None:
+    def _raise_again(self, unraisable: Any) -> None:
         """Raise `Stopped` once more where it came at a place from which Python lets nothing out, such as __del__."""
         if isinstance(unraisable.exc_value, Stopped):
             signal.setitimer(signal.ITIMER_REAL, 0.05)
@@ -174,13 +175,13 @@ class Signals:
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         self._wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        threading.Thread(target=self._insist, args=(reading,), daemon=True).start()
+        threading.Thread(target=self._force_exit, args=(reading,), daemon=True).start()
 
-    def _insist(self, reading: int) -> None:
+    def _force_exit(self, reading: int) -> None:
         ending = set(self._before) - {signal.SIGALRM}
         with open(reading, "rb", buffering=0) as arrived:
             while received := arrived.read(1):  # the end comes when the other end is closed
-                while received[0] in ending and not self._left.wait(self._grace(received[0]) + LIMIT):
+                while received[0] in ending and not self._leaving.wait(self._grace(received[0]) + LIMIT):
                     if not self._saving:
                         _leave_at_once(received[0])
 
@@ -189,9 +190,9 @@ def _leave_at_once(signum: int) -> None:
     """Without any cleaning up: what is half-written is known by its name, and removed by the next start."""
     if this_rank().is_zero:
         with suppress(OSError):
-            os.write(2, b"\nstopped at once; the same command goes on from the last checkpoint\n")
+            os.write(2, b"\nstopped at once; the same command resumes from the last checkpoint\n")
     os._exit(128 + signum)
 
 
-def _in_words(signum: int) -> str:
+def _by(signum: int) -> str:
     return "stopped by Ctrl-C" if signum == signal.SIGINT else f"stopped by {signal.Signals(signum).name}"

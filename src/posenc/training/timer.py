@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 START, COMPILING, TRAINING, WAITING = "start", "compiling", "training", "waiting for a batch"
-VALIDATION, HEADS, CHECKPOINTS, LOGGING, LOOP = "validation", "attention heads", "checkpoints", "logging", "loop"
+VALIDATION, PROBE, CHECKPOINTS, LOGGING, LOOP = "validation", "attention heads", "checkpoints", "logging", "loop"
 
 
-class Phases:
+class Timer:
     """A clock that always runs in exactly one phase, from the moment it is made.
 
-    On a GPU work goes on behind the program's back: a phase must wait for it before it ends, as the rows of the curve
-    and the validations do.
+    On a GPU work goes on behind the program's back: a phase must wait for it before it ends, as the rows of
+    metrics.csv and the validations do.
 
     Attributes:
         seconds: spent in each phase so far, the present one left out.
@@ -32,7 +32,7 @@ class Phases:
 
     @contextmanager
     def within(self, phase: str) -> Iterator[None]:
-        """A phase inside another, which goes on afterwards."""
+        """A phase inside another, which resumes afterwards."""
         before = self.enter(phase)
         try:
             yield

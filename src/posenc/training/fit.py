@@ -1,0 +1,169 @@
+"""One run from its prepared text to its summary: fit, measure, finish."""
+
+import math
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from posenc.config.instantiate import build
+from posenc.config.schema import Settings
+from posenc.data.prepare import Prepared
+from posenc.distributed import broadcast, this_rank
+from posenc.evaluation.load import load
+from posenc.objectives.sampling import Sampling
+from posenc.storage.atomic import atomic_write
+from posenc.storage.run_directory import RunDirectory
+from posenc.tracking import loggers
+from posenc.training import environment
+from posenc.training.accelerator import Hardware
+from posenc.training.attention_probe import AttentionProbe
+from posenc.training.callbacks import Checkpoint, ProgressBar, StopOnSignal
+from posenc.training.checkpoint_io import newest_intact
+from posenc.training.efficiency import peak_memory, reset_peak_memory
+from posenc.training.experiment import Experiment
+from posenc.training.metrics_writer import MetricsWriter
+from posenc.training.module import LanguageModel
+from posenc.training.signals import Signals
+from posenc.training.timer import Timer
+from posenc.training.trainer import build_trainer
+
+Summary = dict[str, Any]
+
+
+class TrainingRun:
+    """A run whose text is prepared and of which nothing has been written.
+
+    Args:
+        experiment, prepared: what is trained, on which tokens.
+        settings: how long, and how often it is measured.
+        directory: where it is written, by rank 0.
+        hardware: what it is trained on.
+        signals: what may stop it.
+        timer: begun when the run began.
+
+    Raises:
+        UserError: if this machine lacks the device asked for.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        prepared: Prepared,
+        settings: Settings,
+        directory: RunDirectory,
+        hardware: Hardware,
+        signals: Signals,
+        timer: Timer,
+    ) -> None:
+        self.experiment, self.prepared, self.settings = experiment, prepared, settings
+        self.directory, self.timer = directory, timer
+        self.windows, self.validation = experiment.validation(prepared)
+        bar = ProgressBar(f"{directory.scheme}, seed {settings.seed}", settings.steps)
+        probe = AttentionProbe(self.windows, settings.context)
+        self.metrics = MetricsWriter(directory, settings, probe, timer, signals, bar.show)
+        checkpoint = Checkpoint(directory, settings.checkpoint_seconds, self.metrics, signals, timer)
+        callbacks = [self.metrics, checkpoint, StopOnSignal(signals, checkpoint), bar]
+        self.trainer = build_trainer(hardware, directory, settings.steps, callbacks)
+        self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
+
+    @property
+    def device(self) -> Any:
+        """What this rank trains on."""
+        return self.trainer.strategy.root_device
+
+    def train(self) -> Summary | None:
+        """Train to the last step, and write the summary; None if another process has done so meanwhile.
+
+        Ranks other than 0 only train, and return their last row.
+
+        Raises:
+            UserError: if another process is training this run.
+            RunError: if it cannot go on.
+            Stopped: after a signal.
+        """
+        if not this_rank().is_zero:
+            if broadcast(self.directory.finished):
+                return None
+            self._fit()
+            return self.metrics.row
+        with self.directory.held():
+            if broadcast(self.directory.finished):
+                return None
+            self.directory.create(self.experiment.config)
+            self.experiment.tokenizer.save(self.directory.path)
+            try:
+                config = self.experiment.config
+                self.trainer.loggers = build(config, "logger", directory=self.directory, config=config)
+                reset_peak_memory(self.device)
+                self._fit()
+                summary = {**self._summary(), **self._quality()}
+                self._finish(summary)
+            except BaseException:
+                loggers.close(self.trainer.loggers, failed=True)
+                raise
+        return summary
+
+    def _fit(self) -> None:
+        """From the newest intact checkpoint, if there is one."""
+        checkpoint = broadcast(partial(_newest, self.directory))
+        title = f"{self.directory.scheme}, seed {self.settings.seed}: {self._parameters() / 1e6:.2f}M parameters"
+        print(f"{title}, {self.settings.steps} steps in {self.directory.path}", flush=True)
+        if checkpoint is not None:
+            print(f"Resuming from {Path(checkpoint).name}.", flush=True)
+        self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
+
+    def _parameters(self) -> int:
+        return sum(weight.numel() for weight in self.experiment.model.parameters())
+
+    def _summary(self) -> Summary:
+        """What was trained, and what it took."""
+        row = self.metrics.row
+        tokens_per_s = row["tokens"] / row["seconds"]
+        of_a_token = self.metrics.mfu_of_a_token
+        return {
+            "pos": self.directory.scheme,
+            "seed": self.settings.seed,
+            "steps": self.trainer.global_step,
+            "tokens": row["tokens"],
+            "parameters": self._parameters(),
+            "val_loss": row["val_loss"],
+            "seconds": row["seconds"],
+            "tokens_per_s": round(tokens_per_s),
+            **({} if of_a_token is None else {"mfu": tokens_per_s * of_a_token}),
+            "devices": self.trainer.world_size,
+            "peak_memory": peak_memory(self.device),
+            "time": {phase: round(seconds, 3) for phase, seconds in self.timer.spent().items()},
+            "precision": str(self.trainer.precision),
+            "versions": environment.versions(),
+            "hardware": environment.hardware(self.device),
+            "commit": environment.commit(),
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+
+    def _quality(self) -> Summary:
+        """The loss beside baselines that know no order and, for a likelihood, in bits per byte."""
+        objective = self.experiment.objective
+        quality = dict(objective.ngram_baseline(self.prepared.train.ids, self.windows, self.validation))
+        if objective.likelihood:
+            lengths = self.experiment.tokenizer.byte_lengths()[self.validation[1].numpy()]
+            quality["bits_per_byte"] = self.metrics.row["val_loss"] / math.log(2) / lengths.mean().item()
+        return quality
+
+    def _finish(self, summary: Summary) -> None:
+        """Write a sample of what the model says, then the summary, which marks the run as finished."""
+        trained = load(self.directory.path)  # from the last checkpoint: in memory the weights may be sharded
+        objective, context = trained.objective, self.settings.context
+        sample = objective.sample(trained.model, trained.tokenizer, objective.prompt, context, Sampling())
+        atomic_write(self.directory.path / "sample.txt", sample + "\n")
+        self.directory.finish(summary)  # before W&B, which may wait for the network
+        try:
+            loggers.finish(self.trainer.loggers, sample, summary)
+            loggers.close(self.trainer.loggers, failed=False)
+        except Exception as error:  # the result is on disk: W&B must not make it look lost
+            print(f"W&B did not take the end of this run: {error}")
+
+
+def _newest(directory: RunDirectory) -> str | None:
+    file = newest_intact(directory)
+    return None if file is None else str(file)

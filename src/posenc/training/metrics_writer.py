@@ -1,0 +1,229 @@
+"""The rows of a run: metrics.csv with the losses, attention.csv with every head, and the validations they need."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from posenc.config.schema import Settings
+from posenc.errors import RunError, UserError
+from posenc.storage import checkpoint_files
+from posenc.storage.csv_files import MetricsFile, steps_in
+from posenc.storage.metrics import COLUMNS
+from posenc.storage.run_directory import RunDirectory
+from posenc.training.attention_probe import PROBE_COLUMNS, AttentionProbe
+from posenc.training.efficiency import flops_per_token, peak_flops
+from posenc.training.signals import Signals
+from posenc.training.timer import LOGGING, LOOP, PROBE, TRAINING, VALIDATION, Timer
+
+Row = dict[str, Any]
+
+
+class MetricsWriter(Callback):
+    """Writes metrics.csv, and the same rows to every logger; after a validation also attention.csv, a row a head.
+
+    A row that is begun at some step and not yet written goes into the checkpoint: a run may be stopped at any of them.
+
+    Attributes:
+        seconds: spent training so far: validation, checkpoints and interruptions are left out.
+        row: the last row, written or pending.
+        mfu_of_a_token: model FLOPs utilisation at one token a second; None where the devices' peak is not known.
+
+    Args:
+        directory: the run's.
+        settings: how often rows, validations and probes are due.
+        probe: measures the attention heads.
+        timer: told what the run is doing.
+        signals: may ask to leave a validation for the next start.
+        show: called with each row as it is written.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        settings: Settings,
+        probe: AttentionProbe,
+        timer: Timer,
+        signals: Signals,
+        show: Callable[[Row], None],
+    ) -> None:
+        self.directory, self.settings, self.probe = directory, settings, probe
+        self.tokens_per_step = settings.batch_size * settings.context
+        self.timer, self.signals, self.show = timer, signals, show
+        self.mfu_of_a_token: float | None = None
+        self.seconds = 0.0
+        self.row: Row = {}
+        self._pending = False
+        self._resumed: float | None = None
+        self._since_row = 0.0
+        self._losses: list[torch.Tensor | float] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "seconds": self._seconds_now(),
+            "row": self.row,
+            "pending": self._pending,
+            "since_row": self._since_row,
+            "losses": [float(loss) for loss in self._losses],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seconds, self.row = state_dict["seconds"], state_dict["row"]
+        self._pending, self._since_row = state_dict["pending"], state_dict["since_row"]
+        self._losses = list(state_dict["losses"])
+        if self.row:
+            self._refuse_holes(self.row["step"] - (self.settings.log_every if self._pending else 0))
+
+    def _refuse_holes(self, written: int) -> None:
+        """Refuse to resume from a checkpoint whose rows are not all there.
+
+        Raises:
+            UserError: naming the file.
+        """
+        for name, every in (("metrics.csv", self.settings.log_every), ("attention.csv", self.settings.attention_every)):
+            file = self.directory.path / name
+            wanted = list(range(every, written + 1, every))
+            if [step for step in steps_in(file) if step <= written] != wanted:
+                raise UserError(
+                    f"{file} does not have every row up to step {written}, from which its checkpoint resumes: "
+                    f"put it back, or delete {self.directory.path} to begin anew"
+                )
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:  # noqa: ARG002
+        peak = peak_flops(trainer.strategy.root_device, str(trainer.precision))
+        if peak is not None:  # the model has not been sharded yet
+            flops = flops_per_token(pl_module.model, self.settings.context)
+            self.mfu_of_a_token = flops / (peak * trainer.world_size)
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self.signals.training(several=trainer.world_size > 1)  # a pending validation may be left already
+        if trainer.is_global_zero:
+            written = trainer.global_step - self._pending
+            self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
+            self.probe_file = MetricsFile(self.directory.path / "attention.csv", ("step", *PROBE_COLUMNS), written)
+        self.timer.enter(LOOP)
+        if self._pending:
+            self._complete(trainer, pl_module)
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self.timer.enter(TRAINING)
+        if self._resumed is None:
+            self._resumed = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
+        loss, step = outputs["loss"].detach().clone(), trainer.global_step
+        self._losses.append(loss)
+        if loss.device.type == "cpu":  # elsewhere a look at every loss would hold up the device
+            self.check_finite(pl_module, step)
+        if step % self.settings.log_every == 0:
+            self._finish_row(trainer, pl_module, step)  # waits for the device, so that the clock is right
+            self.signals.agree(lambda signum: max_over_ranks(signum, trainer))
+            self.timer.enter(LOOP)
+            self._complete(trainer, pl_module)
+        else:
+            self.timer.enter(LOOP)
+
+    def check_finite(self, pl_module: Any, step: int) -> list[float]:
+        """The losses since the last row, up to this step.
+
+        Raises:
+            RunError: if one of them, or the last gradient, is NaN or infinite: nothing of it is to be saved.
+        """
+        losses = [float(loss) for loss in self._losses]
+        first = step - len(losses) + 1
+        wrong = [(first + index, "loss", loss) for index, loss in enumerate(losses) if not math.isfinite(loss)]
+        if not wrong and not math.isfinite(norm := float(pl_module.gradient_norm)):
+            wrong = [(step, "gradient's norm", norm)]
+        if wrong:
+            at, what, value = wrong[0]
+            kept = checkpoint_files.newest_first(self.directory.checkpoints)
+            stays = f"{kept[0].name} stays" if kept else "there is no checkpoint yet"
+            raise RunError(
+                f"the {what} is {value} at step {at}, where the learning rate was {pl_module.learning_rate(at):.3g}: "
+                f"try a lower optim.lr; {stays} in {self.directory.path}"
+            )
+        return losses
+
+    def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
+        losses = torch.tensor(self.check_finite(pl_module, step), device=pl_module.device)
+        over_all_devices = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
+        self._losses = []
+        self.seconds, self._resumed = self._seconds_now(), None
+        speed = self.settings.log_every * self.tokens_per_step / (self.seconds - self._since_row)
+        self._since_row = self.seconds
+        self.row = {
+            "step": step,
+            "tokens": step * self.tokens_per_step,
+            "seconds": round(self.seconds, 3),
+            "train_loss": sum(over_all_devices) / self.settings.log_every,
+            "learning_rate": pl_module.learning_rate(step),
+            "gradient_norm": float(pl_module.gradient_norm),
+            "tokens_per_s": round(speed),
+        }
+        if self.mfu_of_a_token is not None:
+            self.row["mfu"] = round(speed * self.mfu_of_a_token, 4)
+        self._pending = True
+
+    def _complete(self, trainer: Trainer, pl_module: Any) -> None:
+        """Validate if it is time, and write the row; both stay pending if the run is to stop before its end."""
+        if self.row["step"] % self.settings.eval_every == 0:
+            with self.timer.within(VALIDATION):
+                loss = self._validate(trainer, pl_module)
+            if loss is None:
+                return
+            self.row["val_loss"] = loss
+            self._probe(trainer, pl_module)
+        self._pending = False
+        if trainer.is_global_zero:
+            with self.timer.within(LOGGING):
+                self.file.append([self.row])
+                for logger in trainer.loggers:
+                    logger.log_metrics(self.row, step=self.row["step"])
+                self.show(self.row)
+
+    @torch.no_grad()
+    def _validate(self, trainer: Trainer, pl_module: Any) -> float | None:
+        """Mean loss over all validation windows; None if a signal leaves it to the next start."""
+        total = torch.zeros((), device=pl_module.device)
+        for batch in pl_module.val_dataloader():
+            # After the last step there is no next start that would validate.
+            if self.signals.asked is not None and self.row["step"] < self.settings.steps:
+                return None
+            with trainer.precision_plugin.forward_context():
+                total += pl_module.validation_step(batch, 0)
+        return trainer.strategy.reduce(total, reduce_op="sum").item()
+
+    def _probe(self, trainer: Trainer, pl_module: Any) -> None:
+        """What the model does with positions: the encoding's share of the input and, where it is time, its heads."""
+        with self.timer.within(PROBE), pl_module.hardware.gathered(pl_module.loss_of):
+            self.row |= self.probe.position_share(pl_module.model)
+            if self.row["step"] % self.settings.attention_every:
+                return
+            with trainer.precision_plugin.forward_context():
+                heads = self.probe.measure(pl_module.model)
+        self.row["previous_token"] = max(head["1"] for head in heads)
+        self.row["induction"] = max(head["induction"] for head in heads)
+        if trainer.is_global_zero:
+            with self.timer.within(LOGGING):
+                self.probe_file.append([{"step": self.row["step"], **head} for head in heads])
+
+    def just_validated(self, step: int) -> bool:
+        """Whether this step's row is on disk, with a validation."""
+        return step % self.settings.eval_every == 0 and not self._pending
+
+    def sync(self) -> None:
+        """Have every row on disk."""
+        self.file.sync()
+        self.probe_file.sync()
+
+    def _seconds_now(self) -> float:
+        return self.seconds + (0.0 if self._resumed is None else time.perf_counter() - self._resumed)
+
+
+def max_over_ranks(number: int, trainer: Trainer) -> int:
+    """The largest of the numbers that the ranks give; all must call this."""
+    strategy = trainer.strategy
+    return int(strategy.reduce(torch.tensor(number, device=strategy.root_device), reduce_op="max"))

@@ -1,0 +1,27 @@
+"""Tables for every renderer."""
+
+from posenc.report import csv_tables, tables
+from posenc.storage.metrics import COLUMNS, METRICS
+from tests.analysis.synthetic import pair, panels
+from tests.conftest import ROOT
+
+
+def test_the_documentation_explains_the_columns_as_the_registry_does():
+    assert tables.markdown(tables.metrics()) in (ROOT / "docs" / "comparing.md").read_text()
+    assert set(COLUMNS) < set(METRICS)
+
+
+def test_every_metric_that_a_comparison_makes_is_a_column_of_its_table():
+    derived = METRICS.keys() - set(COLUMNS)
+    assert derived <= set(csv_tables.TABLE)
+
+
+def test_every_row_has_a_cell_for_every_column():
+    (panel,) = panels(pair())
+    for table in (tables.losses(panel), tables.thresholds(panel), tables.metrics()):
+        assert {len(row) for row in table.rows} == {len(table.head)}
+
+
+def test_lines_within_a_cell_stay_within_it_in_markdown():
+    table = tables.Table("", ("a", "b"), [("1", "2\n3")])
+    assert tables.markdown(table) == "| a | b |\n|---|---|\n| 1 | 2<br>3 |"

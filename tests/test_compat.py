@@ -1,0 +1,59 @@
+"""The private parts of libraries that `posenc.compat` uses are there; a new version may have moved them.
+
+Seen in torch 2.13.0, lightning 2.6.6, hydra-core 1.3.8 and wandb 0.31.0.
+"""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from posenc import compat
+
+
+def test_torch_the_gradient_of_a_softmax():
+    logits = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(3, 5, dtype=torch.float64)
+    probs = logits.softmax(-1)
+    (wanted,) = torch.autograd.grad(probs, logits, gradient)
+    assert torch.allclose(compat.softmax_backward(gradient, probs.detach()), wanted)
+
+
+def test_torch_casts_reach_buffers_through_apply():
+    assert list(inspect.signature(nn.Module._apply).parameters) == ["self", "fn", "recurse"]
+
+
+def test_torch_dynamo_is_imported():
+    compat.import_dynamo()
+    assert "torch._dynamo" in sys.modules
+
+
+def test_lightning_asks_for_sigterm_in_every_step():
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
+
+    assert "self._broadcast_sigterm_tensor()" in inspect.getsource(_TrainingEpochLoop)
+    trainer = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
+    compat.without_sigterm_broadcast(trainer)
+    assert trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor() is None  # type: ignore[func-returns-value]
+
+
+def test_hydra_s_flags():
+    options = {option for action in compat.hydra_arguments()._actions for option in action.option_strings}
+    assert {"--help", "--cfg", "--multirun", "--config-name"} <= options
+
+
+def test_wandb_s_service_is_the_process_that_it_started(tmp_path):
+    """In a process of its own: wandb keeps one service for as long as a process lives."""
+    code = """if True:
+        import wandb
+        from posenc.compat import wandb_service
+        assert wandb_service() is None
+        with wandb.init(mode="offline"):
+            assert wandb_service().poll() is None
+    """
+    pytest.importorskip("wandb")
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
