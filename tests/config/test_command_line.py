@@ -111,5 +111,5 @@ def test_ctrl_c_is_not_a_traceback(tmp_path):
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "is saved in" in errors
-    assert "goes on from there" in errors
+    assert "resumes from there" in errors
     assert "Traceback" not in errors
