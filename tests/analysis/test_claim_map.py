@@ -14,7 +14,7 @@ FASTER = {"rope": 1.6, "sinusoidal": 1.0}
 def result(pos, tokens, seed=0, loss=None, **other):
     """A run whose loss falls linearly in log D, sooner for RoPE by a factor that is the same at every budget."""
     law = 2.2 - 0.2 * math.log2(tokens / UNIT * FASTER[pos]) + 0.003 * seed
-    values = {"lr": 0.003, "scale": "", "bigram_loss": 2.6, "commit": "abc", **other}
+    values = {"lr": 0.003, "scale": "", "base": "", "bigram_loss": 2.6, "commit": "abc", **other}
     return Result("wiki", "backbone", pos, seed, tokens, val_loss=law if loss is None else loss, **values)
 
 

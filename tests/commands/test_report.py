@@ -202,7 +202,7 @@ def damage_no_validation(folder: Path) -> None:
     [
         (damage_nan, "rope, seed 0: the validation loss is nan from step 20 on; left out"),
         (damage_half_a_row, "rope, seed 0 is not finished: step 10 of 20"),
-        (damage_words_for_numbers, "could not convert string to float: 'many'); left out"),
+        (damage_words_for_numbers, "cannot be read: a cell holds no number, or a row no step; left out"),
         (damage_no_validation, "has no validation yet; left out"),
     ],
 )

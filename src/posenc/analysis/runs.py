@@ -236,7 +236,7 @@ def run_of(
 ) -> Run:
     """A run from its configuration, the rows of its validations and its summary."""
     curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
-    setting = {key: canonical(value) for key, value in _flat(config)}
+    setting = {key: canonical(value) for key, value in flat(config)}
     if "precision" in summary:
         setting["precision"] = summary["precision"]
     return Run(source, config["choices"]["pos"], config["seed"], config["steps"], setting, curve, summary, heads)
@@ -253,7 +253,7 @@ def _number(value: Any) -> float:
     return float(value) if value not in (None, "") else np.nan
 
 
-def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """What two runs of a comparison must share, by dotted key; a group's choice stands under the group's name."""
     aside = {*NOT_THE_CURVE, "seed", "choices", "attention_every", "log_every"} - {"data"}
     chosen = {

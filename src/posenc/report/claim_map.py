@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.claim_map import Point, Trend
+from posenc.analysis.claim_map import Point, Result, Trend, pooled_sd, seeds_needed, trend, trials
 from posenc.analysis.convergence import Estimate
 from posenc.report.figures import STYLE
 
@@ -29,6 +29,12 @@ PUBLISHED = (
     Star(21e9, 1.0, "Press et al. 2021"),
 )
 """Others' ratios: other texts, tokens, sizes and baselines, with one seed each (src/posenc/analysis/published.py)."""
+
+INTRODUCTION = """\
+How many times fewer tokens RoPE needs for the loss that the sinusoid has at the end of its own training, by budget
+([the protocol](../../docs/protocol.md)). `runs.csv` has a row for each run, `curves.csv` every validation, `plan.yaml`
+what is to be run. Intervals are Student's over seeds, and cover seeds only; with fewer than three there are figures and
+no verdict. Made with `python -m posenc.claim_map`."""
 
 _MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
 
@@ -116,6 +122,34 @@ def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float])
     top.set_xticklabels([str(order) for order in there], fontsize=8)
     top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
     top.minorticks_off()
+
+
+def write_up(results: Sequence[Result], points: Sequence[Point]) -> list[str]:
+    """The paragraphs on one corpus, in Markdown."""
+    written = []
+    if any(point.by_seed for point in points):
+        written.append(table(points, min(result.tokens for result in results)))
+    if fitted := trend(points):
+        written.append(slope(fitted))
+    sd, freedom = pooled_sd(results)
+    if freedom:
+        written.append(
+            f"The last loss has an SD of {sd:.4f} nats over seeds (pooled over all arms and budgets, {freedom} degrees "
+            f"of freedom): {seeds_needed(sd, 0.01)} seeds give its mean to 0.01 nats."
+        )
+    if tried := trials(results):
+        lines = ["| arm | trials | best | loss | next best |", "|---|---|---|---|---|"]
+        for pos, ranked in tried.items():
+            best = ranked[0][1]
+            own = ", ".join(
+                f"{name} {value}"
+                for name, value in (("lr", best.lr), ("scale", best.scale), ("base", best.base))
+                if value
+            )
+            second = f"{ranked[1][0]:.4f}" if len(ranked) > 1 else ""
+            lines.append(f"| {pos} | {len(ranked)} | {own} | {ranked[0][0]:.4f} | {second} |")
+        written.append("\n".join(lines))
+    return written
 
 
 def table(points: Sequence[Point], unit: int) -> str:

@@ -30,7 +30,7 @@ _CHARTS = {
 
 
 def html(comparison: Comparison) -> str:
-    """The whole page: no other file, no request when it is opened."""
+    """The complete page: no other file, no request when it is opened."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs

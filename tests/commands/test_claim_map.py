@@ -1,0 +1,64 @@
+"""The claim map from its plan to its figure, through the real commands."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT, clean_environment
+
+SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
+
+
+def command(folder, *arguments):
+    result = subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=folder, env=clean_environment(), capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a plan of four runs, all of them trained."""
+    folder = tmp_path_factory.mktemp("map")
+    (folder / "text.txt").write_text("".join(f"Line {number} of a text.\n" for number in range(2000)))
+    arms = ["pos=rope", "pos=sinusoidal pos.scale=0.1"]
+    plan = {"unit": 10, "search_seeds": [9], "blocks": [{"units": [1, 2], "seeds": [0], "arms": arms}]}
+    (folder / "kept").mkdir()
+    (folder / "kept" / "plan.yaml").write_text(yaml.safe_dump(plan))
+    lines = command(folder, "-m", "posenc.claim_map", "--results", "kept", "--todo", "data.path=text.txt", *SHORT)
+    for line in lines.splitlines():
+        command(folder, ROOT / "train.py", *shlex.split(line))
+    command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")
+    return folder
+
+
+def test_every_run_of_the_plan_is_a_row_with_its_curve(folder):
+    rows = (folder / "kept" / "runs.csv").read_text().splitlines()
+    assert len(rows) == 1 + 4
+    assert sum(",rope,0," in row for row in rows) == 2
+    assert len((folder / "kept" / "curves.csv").read_text().splitlines()) == 1 + 2 * (1 + 2)
+    assert (folder / "kept" / "README.md").read_text().count("| 1 | 40,960 |") == 1
+
+
+def test_what_has_a_row_is_passed_over_even_where_its_run_is_gone(folder, tmp_path):
+    todo = ["-m", "posenc.claim_map", "--results", folder / "kept", "--todo", f"data.path={folder}/text.txt", *SHORT]
+    assert command(tmp_path, *todo).strip() == ""
+    other = [*todo, "model.width=32"]
+    assert len(command(tmp_path, *other).splitlines()) == 4
+
+
+def test_taking_runs_in_again_changes_nothing(folder):
+    before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
+    command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")
+    assert {file.name: file.read_bytes() for file in (folder / "kept").iterdir()} == before
+
+
+def test_a_folder_without_a_plan_is_refused(tmp_path):
+    line = [sys.executable, "-m", "posenc.claim_map", "--results", str(tmp_path)]
+    result = subprocess.run(line, env=clean_environment(), capture_output=True, text=True)
+    assert result.returncode == 2
+    assert f"--results={tmp_path}: plan.yaml cannot be read" in result.stderr
