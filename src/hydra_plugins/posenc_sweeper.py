@@ -60,7 +60,7 @@ class BestAgainstBest(Sweeper):
             raise UserError(f"seed={self.search_seed} is the search's: compare with others, or set another search_seed")
         folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.configuration, folder / "multirun.yaml")
+        atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
 
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
         aside = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]

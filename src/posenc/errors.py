@@ -21,10 +21,6 @@ class RunError(Exception):
     """
 
 
-class Echo(RunError):
-    """What another process of the run has told already."""
-
-
 class Stopped(BaseException):
     """A signal asked this process to end; not an error, so that nothing takes it for one.
 

@@ -82,7 +82,7 @@ def test_the_report_there_has_the_words_the_table_and_the_curves_by_scheme(swept
     assert runs["grouping"] == [{"section": "run", "name": "jobType"}]
     assert set(runs["filters"]["filters"][0]["value"]) == set(server.runs)
     drawn = [panel["config"]["metrics"] for panel in grid["panelBankSectionConfig"]["panels"]]
-    assert drawn[0] == ["val_loss"]
+    assert drawn[0] == ["val/loss"]
     logged = set.union(*(set(row) for kept in server.runs.values() for row in kept.history))
     assert {name for names in drawn for name in names} <= logged
 

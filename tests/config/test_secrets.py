@@ -44,6 +44,7 @@ def test_a_secret_on_a_command_line_is_refused_and_not_shown(argument):
     [
         "tokenizer=bpe",
         "tokenizer.vocab_size=8192",
+        "model.family.queries_per_key=2",
         "pos.base=10000",
         f"data.revision={KEY}",
         "data.path=keys.txt",

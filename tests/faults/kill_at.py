@@ -23,7 +23,7 @@ MOMENTS: dict[str, tuple[str, str, Callable[[], bool]]] = {
     "a cache's building": ("tqdm", "tqdm.update", lambda: True),
     "the look for a summary": ("posenc.storage.run_directory", "RunDirectory.finished", lambda: True),
     "the building of the model": ("posenc.config.instantiate", "build_model", lambda: True),
-    "the sample": ("posenc.objectives.objective", "Causal.answer", lambda: True),
+    "the sample": ("posenc.objectives.objective", "Causal.sample", lambda: True),
     "the summary": ("posenc.storage.run_directory", "RunDirectory.finish", lambda: True),
 }
 """By name: a module, a function in it, and which of its calls count."""

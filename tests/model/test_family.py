@@ -127,8 +127,6 @@ def test_shared_keys_are_keys_repeated(groups, dtype):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"queries_per_key": 0}, "queries_per_key=0 must be all or at least 1"),
-        ({"ratio": 0.0}, "ratio=0.0 must be above 0"),
         ({"norm": "rms", "bias": "norm"}, "bias=norm needs norm=layer: norm=rms has none"),
     ],
 )

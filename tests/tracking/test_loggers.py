@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from posenc.storage.csv_files import read_csv
+from posenc.tracking.client import NAMES
 from tests.conftest import CONF, ROOT, clean_environment, only
 from tests.tracking.wandb_stand_in import silent, stand_in
 
@@ -44,12 +45,12 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
         assert {"step", "tokens"} <= {metric.get("name") for metric in metrics}
         assert {metric["step_metric"] for metric in metrics if "step_metric" in metric} == {"step"}
         history = [record["history"]["item"] for record in found if record["type"] == "history"]
-        logged = [row for row in history if "train_loss" in row]
+        logged = [row for row in history if "train/loss" in row]
         written = read_csv(run / "metrics.csv")
         assert len(logged) == len(written) == 4
         for row, reference in zip(logged, written, strict=True):
             for column, text in reference.items():
-                assert row.get(column) == (float(text) if text else None)
+                assert row.get(NAMES.get(column, column)) == (float(text) if text else None)
         assert any("sample._type" in row for row in history)
     assert len(ids) == 2
 
@@ -146,10 +147,10 @@ def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with
             subprocess.run(sync, env={**clean_environment(), **server.environment}, capture_output=True, check=True)
         ((name, kept),) = server.runs.items()
     assert name == (run / "run_id.txt").read_text().strip()
-    rows = [row for row in kept.history if "train_loss" in row]
+    rows = [row for row in kept.history if "train/loss" in row]
     assert [row["step"] for row in rows] == [row["_step"] for row in rows] == list(range(1, 321))
     for row, written in zip(rows, read_csv(run / "metrics.csv"), strict=True):
-        assert row["train_loss"] == float(written["train_loss"])
+        assert row["train/loss"] == float(written["train_loss"])
 
 
 def test_a_run_begun_by_an_agent_is_the_agent_s(tmp_path):

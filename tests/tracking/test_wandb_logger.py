@@ -55,7 +55,7 @@ def session(directory: RunDirectory, first: int, last: int, failed: bool = False
 
 def steps(server: StandIn) -> list[int]:
     (kept,) = server.runs.values()
-    return [row["step"] for row in kept.history if "train_loss" in row]
+    return [row["step"] for row in kept.history if "train/loss" in row]
 
 
 def sync(segment: Path, server: StandIn, *options: str) -> None:

@@ -1,9 +1,9 @@
-"""Trains several runs one after the other in the processes that it is started in, as `python train.py` would each.
+"""Trains several runs one after the other in the ranks that it is started as, as `python train.py` would each.
 
     torchrun --nproc-per-node 2 tests/training/several.py '[{"arguments": ["trainer=ddp"], "stopped": false}, ...]'
 
 They train in double precision: what differs between one rank and several, beyond the order of a sum, is then a fault.
-A run that is to be stopped gets a SIGTERM in the second process alone, or in the only one, once it has written rows.
+A run that is to be stopped gets a SIGTERM in the last rank alone once it has written rows.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from posenc.config.compose import composed
-from posenc.distributed import place
+from posenc.distributed import this_rank
 from posenc.errors import Stopped
 from posenc.storage.csv_files import read_csv
 from posenc.training.run import run
@@ -41,7 +41,7 @@ def written(runs: Path, name: str) -> list[dict[str, str]]:
 
 for job in json.loads(sys.argv[1]):
     configuration, choices = composed(CONF, job["arguments"])
-    if job["stopped"] and place().rank == place().world - 1:
+    if job["stopped"] and this_rank().rank == this_rank().world_size - 1:
         where = (Path(configuration.runs), configuration.name)
         threading.Thread(target=stop_after_rows, args=where, daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""Several processes train one run: to the curve of one, with one voice, and to one end."""
+"""Several ranks train one run: to the curve of one, with one voice, and to one end."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from posenc.distributed.group import LOST
 from posenc.distributed.rank import first_host, from_srun, tasks_on
 from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_csv
@@ -36,17 +37,17 @@ def job(runs: Path, name: str, *arguments: str, stopped: bool = False) -> dict:
     return {"arguments": [f"runs={runs}", f"name={name}", *TINY, *arguments], "stopped": stopped}
 
 
-def train_all(jobs: Sequence[dict], processes: int) -> None:
-    """Train runs one after the other in one set of processes: most of the time of a toy run is starting Python."""
+def train_all(jobs: Sequence[dict], ranks: int) -> None:
+    """Train runs one after the other in one set of ranks: most of the time of a toy run is starting Python."""
     program = [str(ROOT / "tests" / "training" / "several.py"), json.dumps(list(jobs))]
-    start = [sys.executable] if processes == 1 else [*TORCHRUN, str(processes)]
+    start = [sys.executable] if ranks == 1 else [*TORCHRUN, str(ranks)]
     done = subprocess.run([*start, *program], cwd=ROOT, capture_output=True, text=True, env=clean_environment())
     assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    """One run each by one, two and four processes, and others that were handed from some to others half-way."""
+    """One run each by one, two and four ranks, and others that were handed from some to others half-way."""
     runs = tmp_path_factory.mktemp("devices") / "runs"
     masked = "objective=masked"
     by_two = [
@@ -117,8 +118,8 @@ def shapes(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def test_two_processes_leave_and_say_what_one_does(train, tmp_path):
-    """The one starts the other by itself."""
+def test_two_ranks_leave_and_say_what_one_does(train, tmp_path):
+    """Nobody has started them: the run does."""
     spoken = {}
     for name, trainer in (("one", ONE), ("two", (*DDP, "trainer.devices=2"))):
         result = train(*TINY, f"name={name}", *trainer)
@@ -141,41 +142,89 @@ def rows_of(runs: Path) -> int:
 
 
 def process_of(rank: str, parent: int) -> int:
-    """The id of one of the processes that another has started."""
+    """The id of the process of a rank."""
     for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
             return int(child)
     raise AssertionError(f"no process has rank {rank}")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks are found in /proc")
+ENDLESS = (*TINY, *FSDP, "steps=100000")
+
+
+def begun(tmp_path: Path, *command: str) -> subprocess.Popen[str]:
+    """A run that has written rows."""
+    process = subprocess.Popen(
+        [sys.executable, *command, f"runs={tmp_path}/runs"], cwd=ROOT, env=clean_environment(),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while rows_of(tmp_path) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+@LINUX
 @pytest.mark.parametrize(
     ("start", "last"), [((), ("trainer.devices=2",)), ((*TORCHRUN[1:], "2"), ())], ids=["ours", "torchrun"]
 )
-def test_when_a_process_is_killed_all_end_and_one_says_so(start, last, tmp_path):
-    command = [sys.executable, *start, "train.py", f"runs={tmp_path}/runs", *TINY, *FSDP, "steps=100000", *last]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as first:
-        deadline = time.monotonic() + 120
-        while rows_of(tmp_path) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        os.kill(process_of("1", first.pid), signal.SIGKILL)
-        _, errors = first.communicate(timeout=60)
-    assert first.returncode == 1
+def test_when_a_rank_is_killed_all_end_and_one_says_so(start, last, tmp_path):
+    with begun(tmp_path, *start, "train.py", *ENDLESS, *last) as process:
+        os.kill(process_of("1", process.pid), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
     ours = [line for line in errors.splitlines() if line.startswith("train.py: ")]
-    assert ours == ["train.py: another process of this run has died; the same command goes on from the last checkpoint"]
+    assert ours == [f"train.py: {LOST}"]
     assert "gloo" not in errors
     if not start:
         assert errors.count("\n") == 1
+
+
+@LINUX
+@pytest.mark.parametrize(("signum", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_a_signal_reaches_the_ranks_which_save_the_run(signum, name, tmp_path):
+    with begun(tmp_path, "train.py", *ENDLESS, "trainer.devices=2") as process:
+        process.send_signal(signum)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signum
+    (saved,) = (tmp_path / "runs").glob("**/*.ckpt")
+    assert re.fullmatch(
+        f"train.py: stopped by {name}: step .* is saved in {re.escape(str(saved))}; the same command .*\n", errors
+    )
+
+
+@LINUX
+def test_no_rank_outlives_the_process_that_started_it(tmp_path):
+    with begun(tmp_path, "train.py", *ENDLESS, "trainer.devices=2") as process:
+        ranks = [Path(f"/proc/{process_of(rank, process.pid)}") for rank in ("0", "1")]
+        process.kill()
+        process.communicate(timeout=60)
+    while any(map(runs_on, ranks)):
+        time.sleep(0.05)
+
+
+def runs_on(process: Path) -> bool:
+    """Whether a process is there, and no zombie that nobody has waited for."""
+    try:
+        return "\nState:\tZ" not in (process / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_sweep_of_runs_with_several_ranks_notes_those_that_fail(train, tmp_path):
+    """Two ranks train each run; in the first the loss is NaN, and the next gets its turn."""
+    result = train("-m", *TINY, *DDP, "trainer.devices=2", "steps=10", "optim.lr=1e9,0.001")
+    assert result.returncode == 1, result.stderr
+    assert result.stderr.count("optim.lr=1000000000.0 failed: the ") == 1
+    assert len(list(tmp_path.rglob("summary.json"))) == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("pos=rop",), "pos=rop is not a choice"),
-        (("trainer=cpu",), "2 processes were started, and this trainer is for one"),
+        (("trainer=cpu",), "2 ranks were started, and this trainer is for one"),
         (("trainer=ddp", "batch_size=5"), "batch_size=5 must be a multiple of the 2 devices that share it"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -197,7 +246,7 @@ SRUN = {
 }  # fmt: skip
 
 
-def test_srun_tells_each_task_its_place():
+def test_srun_tells_each_task_its_rank():
     assert from_srun(SRUN) == {
         "RANK": "17", "WORLD_SIZE": "20", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
         "MASTER_ADDR": "gpu07", "MASTER_PORT": "23456",

@@ -8,7 +8,7 @@ from typing import Any
 
 from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, run_of, sort_out
 from posenc.errors import UserError, first_line
-from posenc.tracking.client import address, ask, let_go, listen, load, within
+from posenc.tracking.client import from_wandb, load, reach, shut_down, within
 
 PATIENCE = 60.0
 """Seconds to wait for an answer of the server, by default."""
@@ -65,7 +65,7 @@ def answers(about: str) -> Iterator[None]:
         raise UserError(f"W&B has no answer about {about}: {first_line(error)}") from error
     finally:
         if "wandb" in sys.modules:
-            let_go(sys.modules["wandb"])
+            shut_down(sys.modules["wandb"])
 
 
 def read_group(entity: str, project: str, group: str, api: Any = None, timeout: float = PATIENCE) -> Sweep:
@@ -99,10 +99,7 @@ def public_api(timeout: float) -> Any:
         Exception: of many kinds, if the package, the key or the server is missing.
     """
     wandb = load()
-    listen(wandb)
-    if not wandb.login(prompt=False, verify=False):
-        raise LookupError("there is no API key: `wandb login`, or WANDB_API_KEY")
-    ask(address(wandb), timeout)
+    reach(wandb, timeout)
     return within(timeout, lambda: wandb.Api(timeout=max(1, int(timeout))))
 
 
@@ -115,7 +112,9 @@ def _attempts(found: list[Any], timeout: float) -> Iterator[Run | str]:
 
 
 def _read_run(run: Any) -> Run | str:
-    rows = [row for row in run.scan_history() if row.get("val_loss") is not None]  # "NaN" is text there
+    rows = [
+        row for row in map(from_wandb, run.scan_history()) if row.get("val_loss") is not None
+    ]  # "NaN" is text there
     if not rows:
         return f"{run.name} has no validation yet; left out"
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice

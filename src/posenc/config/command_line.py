@@ -14,8 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 from posenc.config.compose import choices_in
 from posenc.config.overrides import check_sweep, not_a_choice, refuse, unknown_key
 from posenc.config.secrets import hidden, refuse_secrets
-from posenc.distributed import place, tell
-from posenc.errors import FAILED, MISUSE, Echo, RunError, Stopped, UserError, first_line, missing_package
+from posenc.distributed import adopt_srun, report_error, this_rank
+from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
 
 INTERRUPTED = 130
 
@@ -31,25 +31,24 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         conf: the folder of the configuration, to say what would be right.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
+    adopt_srun()
     try:
         refuse_secrets(arguments)
         if conf is not None:
             refuse(arguments, choices_in(conf))
             if {"-m", "--multirun"} & set(arguments):
-                if place().world > 1:
-                    raise UserError("a sweep starts the processes of its runs itself: leave torchrun or srun away")
+                if this_rank().world_size > 1:
+                    raise UserError("a sweep starts the ranks of its runs itself: leave torchrun or srun away")
                 check_sweep(arguments, conf)
         yield
     except UserError as error:
         _leave(str(error), MISUSE)
     except (HydraException, OmegaConfBaseException) as error:
         _leave(explain(error, arguments, conf), MISUSE)
-    except Echo:
-        sys.exit(FAILED)
     except RunError as error:
         _leave(str(error), FAILED)
     except Stopped as stopped:
-        if place().rank > 0:  # all stop together, and one says so
+        if not this_rank().is_zero:  # all stop together, and one says so
             sys.exit(stopped.exit_code)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
@@ -77,7 +76,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 def _leave(sentence: str, code: int) -> NoReturn:
     # A value may hold what starts a new line or colours a terminal.
-    tell("".join(character if character.isprintable() else " " for character in hidden(sentence)), code)
+    report_error("".join(character if character.isprintable() else " " for character in hidden(sentence)), code)
     sys.exit(code)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from posenc.errors import UserError
 
-_NAMES = re.compile(r"(^|[._-])(api_?key|key|token|secret|passw(or)?d)$", re.IGNORECASE)
-"""What keys and variables that hold one are called; `tokenizer` and `tokens` are none."""
+_NAMES = re.compile(r"(^|[._-])(api_?key|(?<!per_)key|token|secret|passw(or)?d)$", re.IGNORECASE)
+"""What keys and variables that hold one are called; `tokenizer`, `tokens` and `queries_per_key` are none."""
 
 _VALUES = re.compile(r"\b([0-9a-f]{40}|wandb_v\d+_\w{20,}|hf_[A-Za-z0-9]{20,})\b")
 """What W&B's and the Hugging Face hub's look like."""

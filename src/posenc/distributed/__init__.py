@@ -1,7 +1,7 @@
-"""The processes that train one run together: which this one is, who starts them, and how they end as one."""
+"""The ranks that train one run together: which one this is, and what they say to each other and to the user."""
 
-from posenc.distributed.group import Together, quiet_unless_first, together
-from posenc.distributed.rank import Place, place
-from posenc.distributed.rendezvous import first_to_tell, tell
+from posenc.distributed.group import broadcast, first_to_report, named_peer_failures, rank_zero_first, report_error
+from posenc.distributed.rank import adopt_srun, rank_zero_output, this_rank
 
-__all__ = ["Place", "Together", "first_to_tell", "place", "quiet_unless_first", "tell", "together"]
+__all__ = ["adopt_srun", "broadcast", "first_to_report", "named_peer_failures"]
+__all__ += ["rank_zero_first", "rank_zero_output", "report_error", "this_rank"]

@@ -1,175 +1,132 @@
-"""What the processes of a run do together: they begin, tell each other, train, and end as one."""
+"""What ranks say to each other beside the gradients: a decision, "go on", and which of them reports an error.
+
+It goes through the store of torch's rendezvous, which torchrun (or `launch`) keeps; under srun rank 0 does.
+"""
 
 import atexit
 import functools
-import itertools
 import json
 import os
-import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
-from posenc.distributed.heartbeat import Watch
-from posenc.distributed.launch import started
-from posenc.distributed.rank import Place, place
-from posenc.distributed.rendezvous import LOST, meeting
-from posenc.errors import MISUSE, Echo, RunError, UserError
+from posenc.distributed.rank import this_rank
+from posenc.errors import RunError
 
-POLL = 0.05
-"""Seconds between two looks at what the others say, at the start."""
+CONNECTING = timedelta(minutes=10)
+"""For all ranks to have started."""
 
-PATIENCE = 600.0
-"""Seconds to wait for all of them at the start."""
+WAITING = timedelta(days=1)
+"""For rank 0, which may be tokenizing a large corpus."""
 
-_runs = itertools.count()
-"""Those that processes started together have trained, one after the other."""
+LINGER = 3.0
+"""Seconds that rank 0, where it keeps the store, stays after its last word, so that the others do not repeat it."""
 
+TASK = "posenc/task"
+"""What ranks find in the store that `launch` has started."""
 
-class Together:
-    """This process among those that train the run together.
+REPORT = "posenc/report"
+"""Sentence and exit code of the first error."""
 
-    Attributes:
-        place: which it is.
-
-    Args:
-        where: likewise.
-        store: the keys that all see; None if there is one process.
-        children: those that this one has started.
-        run: how many runs these processes have trained before.
-    """
-
-    def __init__(
-        self, where: Place, store: Any = None, children: tuple[subprocess.Popen[str], ...] = (), run: int = 0
-    ) -> None:
-        self.place, self._store, self._children, self._run = where, store, children, run
-        self._told = 0
-
-    @property
-    def first(self) -> bool:
-        """Whether it is the one that writes."""
-        return self.place.rank == 0
-
-    def told(self, of: Callable[[], Any]) -> Any:
-        """What the first process makes of it, plain data, which the others are told and wait for."""
-        if self._store is None:
-            return of()
-        self._told += 1
-        key = f"{self._run} told {self._told}"
-        if self.first:
-            value = of()
-            self._store.set(key, json.dumps(value))
-            return value
-        self._wait(lambda: self._store.check([key]))
-        return json.loads(self._store.get(key))
-
-    @contextmanager
-    def one_after_the_other(self) -> Iterator[None]:
-        """The first process does this, then the others."""
-        if self.first:
-            yield
-        self.told(lambda: None)
-        if not self.first:
-            yield
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Training together, once all are there; none of them goes on when one has died.
-
-        Raises:
-            RunError: if one of them has died.
-        """
-        if self._store is None:
-            yield
-            return
-        self._store.add(f"{self._run} arrived", 1)
-        begun = time.monotonic()
-        self._wait(lambda: self._arrived(time.monotonic() - begun))
-        watch = Watch(self.place, self._store.clone(), self._children, self._run)
-        watch.start()
-        try:
-            yield
-        except RuntimeError as error:
-            if not lost_a_peer(error):
-                raise
-            raise self._reason() from error
-        finally:
-            watch.stop()
-
-    def _arrived(self, waited: float) -> bool:
-        there = self._store.add(f"{self._run} arrived", 0)
-        if waited > PATIENCE:
-            raise RunError(f"only {there} of {self.place.world} processes have come within {PATIENCE:.0f} s")
-        return there == self.place.world
-
-    def _wait(self, for_what: Callable[[], bool]) -> None:
-        """Until it is so, or until another process has told why the run ends, or died."""
-        try:
-            while not for_what():
-                if self._store.check(["end"]) or any(child.poll() is not None for child in self._children):
-                    raise self._reason()
-                time.sleep(POLL)
-        except RuntimeError as error:
-            raise RunError(LOST) from error
-
-    def _reason(self) -> Exception:
-        """Why the others have gone: what one has told, since it tells before it goes, or that it died."""
-        with suppress(RuntimeError):
-            if self._store.check(["end"]):
-                sentence, code = json.loads(self._store.get("end"))
-                if not self._children:
-                    return Echo(sentence)
-                return UserError(sentence) if code == MISUSE else RunError(sentence)
-        return RunError(LOST)
-
-
-def lost_a_peer(error: BaseException) -> bool:
-    """Whether this is how the death of another process shows: with gloo, and with NCCL."""
-    signs = ("by peer", "broken pipe", "connection closed", "remote process exit", "communicator was aborted")
-    return any(sign in str(error).lower() for sign in signs)
-
-
-@contextmanager
-def quiet_unless_first() -> Iterator[None]:
-    """All processes but the first print nothing; what has gone wrong they still say."""
-    if place().rank == 0:
-        yield
-        return
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        yield
-
-
-@contextmanager
-def together(world: int, task: Mapping[str, Any]) -> Iterator[Together]:
-    """This process with the others, which are started on this machine unless they were started with it.
-
-    Args:
-        world: how many there are to be.
-        task: what `posenc.training.worker` is to be told, if they are to be started.
-    """
-    with ExitStack() as stack:
-        if world == 1:
-            yield Together(Place())
-            return
-        if place().world > 1:
-            _part_at_the_end()
-            yield Together(place(), meeting(), run=next(_runs))
-            return
-        children = stack.enter_context(started(world, task))
-        stack.callback(_part)
-        yield Together(place(), meeting(), children)
+LOST = "another rank of this run has died, or does not answer; the same command resumes from the last checkpoint"
 
 
 @functools.cache
-def _part_at_the_end() -> None:
+def store() -> Any:
+    """The keys that all ranks see.
+
+    Raises:
+        RuntimeError: if nobody keeps them.
+    """
+    from torch.distributed import rendezvous
+
+    atexit.register(_leave_process_group)
+    keys, _, _ = next(rendezvous("env://", timeout=CONNECTING))
+    keys.set_timeout(WAITING)
+    return keys
+
+
+def _leave_process_group() -> None:
     """A group that is left behind when Python ends now and then aborts the process."""
-    atexit.register(_part)
-
-
-def _part() -> None:
-    """Leave torch's group of processes."""
     import torch.distributed as dist
 
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def broadcast(decide: Callable[[], Any]) -> Any:
+    """What rank 0 decides, plain data; the other ranks wait for it. All must call this, in the same order."""
+    here = this_rank()
+    if here.world_size == 1:
+        return decide()
+    key = f"posenc/broadcast {store().add(f'posenc/broadcasts of {here.rank}', 1)}"
+    if here.is_zero:
+        value = decide()
+        store().set(key, json.dumps(value))
+        return value
+    return json.loads(store().get(key))
+
+
+@contextmanager
+def rank_zero_first() -> Iterator[None]:
+    """Rank 0 does this, then the others."""
+    if this_rank().is_zero:
+        yield
+    broadcast(lambda: None)
+    if not this_rank().is_zero:
+        yield
+
+
+@contextmanager
+def named_peer_failures() -> Iterator[None]:
+    """
+    Raises:
+        RunError: in place of what gloo, NCCL and the store say when another rank has died or does not answer.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if this_rank().world_size == 1 or not _is_of_a_peer(error):
+            raise
+        raise RunError(LOST) from error
+
+
+def _is_of_a_peer(error: RuntimeError) -> bool:
+    from torch.distributed import DistError
+
+    signs = ("by peer", "broken pipe", "connection closed", "timed out", "remote process exit", "was aborted")
+    return isinstance(error, DistError) or any(sign in str(error).lower() for sign in signs)
+
+
+def first_to_report(sentence: str, code: int) -> bool:
+    """Whether it falls to this rank to say why all of them end: to the first that asks.
+
+    Ranks that `launch` has started leave it to the process that started them.
+
+    Args:
+        sentence: why.
+        code: the exit code.
+    """
+    here = this_rank()
+    if here.world_size == 1:
+        return True
+    try:
+        if store().add("posenc/errors", 1) > 1:
+            return False
+        store().set(REPORT, json.dumps([sentence, code]))
+        return not store().check([TASK])
+    except RuntimeError:  # rank 0, which kept the store, has died without a word
+        return here.rank == 1
+
+
+def report_error(sentence: str, code: int) -> None:
+    """Say on stderr why the run ends, once for all ranks."""
+    if first_to_report(sentence, code):
+        print(f"{os.path.basename(sys.argv[0])}: {sentence}", file=sys.stderr, flush=True)
+    here = this_rank()
+    if here.world_size > 1 and here.is_zero and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
+        time.sleep(LINGER)

@@ -1,39 +1,50 @@
-"""Which of the processes that train one run together this one is.
-
-torchrun says it in environment variables; what srun says is put into the same ones.
-"""
+"""Which of the ranks of a run this process is: torchrun and srun say it in environment variables."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 
-PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which of the processes that were started together this one is, over all and among those of its machine."""
+class Rank:
+    """One of `world_size` ranks over all machines, and of `local_world_size` on its own."""
 
     rank: int = 0
-    world: int = 1
+    world_size: int = 1
     local_rank: int = 0
-    local_world: int = 1
+    local_world_size: int = 1
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is the one that prints and writes."""
+        return self.rank == 0
 
 
-def place() -> Place:
+def this_rank() -> Rank:
     """That of this process; by itself it is the only one."""
+    if any(name not in os.environ for name in (*VARIABLES, *ADDRESS)):
+        return Rank()
+    return Rank(*(int(os.environ[name]) for name in VARIABLES))
+
+
+def adopt_srun() -> None:
+    """Put what srun says of this rank into torchrun's variables, where torch and Lightning look, too.
+
+    It must come before torch is imported, whose C++ would log the death of a peer beside our sentence.
+    """
     if "RANK" not in os.environ:
-        os.environ.update(from_srun(os.environ))  # where torch looks, too
-    if any(name not in os.environ for name in (*PLACE, *ADDRESS)):
-        return Place()
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # before torch: it would warn of the death that we tell
-    return Place(*(int(os.environ[name]) for name in PLACE))
+        os.environ.update(from_srun(os.environ))
+    if this_rank().world_size > 1:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def from_srun(environment: Mapping[str, str]) -> dict[str, str]:
-    """Torch's variables, from those that srun sets for several tasks; none for a single one, or without srun."""
+    """Torchrun's variables, from those that srun sets for several tasks; none for a single one, or without srun."""
     if int(environment.get("SLURM_STEP_NUM_TASKS", 1)) == 1:
         return {}
     job, step = int(environment["SLURM_JOB_ID"]), int(environment["SLURM_STEP_ID"])
@@ -56,3 +67,13 @@ def tasks_on(tasks_per_node: str, node: int) -> int:
 def first_host(nodes: str) -> str:
     """Of SLURM's list of nodes, like gpu[01-02,07],big1, the first."""
     return re.sub(r"\[([^],-]+)[^]]*\]", r"\1", nodes).partition(",")[0]
+
+
+@contextmanager
+def rank_zero_output() -> Iterator[None]:
+    """Ranks other than 0 print nothing on stdout; what has gone wrong they still report."""
+    if this_rank().is_zero:
+        yield
+        return
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        yield

@@ -69,7 +69,7 @@ def _measured(trained: Trained, windows: Tensor, times: float, length: int, cont
     losses, read = _by_position(trained, windows)
     nats = float(losses.mean())
     if not math.isfinite(nats):
-        return AtLength(times, length, no_entry="its loss is not a number")
+        return AtLength(times, length, no_entry="its loss is NaN or infinite")
     edges = bucket_edges(context, length)
     means = np.add.reduceat(losses, edges[:-1]) / np.diff(edges)
     bits = nats * len(windows) * length / math.log(2) / read

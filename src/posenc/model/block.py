@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posenc.bounds import Positive, PositiveInt
 from posenc.model.attention import Attention, AttentionOp, PositionContext
 
 
@@ -83,22 +84,18 @@ class Family:
         tied: whether the output's matrix is the embedding's.
 
     Raises:
-        ValueError: if a value is out of range, or two contradict each other.
+        ValueError: if two values contradict each other.
     """
 
     norm: Literal["layer", "bare", "rms"] = "layer"
     bias: Literal["none", "norm", "all"] = "none"
-    queries_per_key: int | Literal["all"] = 1
+    queries_per_key: PositiveInt | Literal["all"] = 1
     parallel: bool = False
     activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
-    ratio: float = 4.0
+    ratio: Positive = 4.0
     tied: bool = True
 
     def __post_init__(self) -> None:
-        if self.queries_per_key != "all" and self.queries_per_key < 1:
-            raise ValueError(f"queries_per_key={self.queries_per_key} must be all or at least 1")
-        if not self.ratio > 0:
-            raise ValueError(f"ratio={self.ratio} must be above 0")
         if self.biases == BIASES["norm"] and self.norm != "layer":
             raise ValueError(f"bias=norm needs norm=layer: norm={self.norm} has none")
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from posenc.bounds import PositiveInt
 from posenc.model.attention import PositionContext, repeat_kv
 
 LARGEST = 60.0
@@ -96,7 +97,7 @@ class Linear(nn.Module):
             layer keeps queries, keys and values only.
 
     Raises:
-        ValueError: if a value is out of range.
+        ValueError: for more than one feature a channel with a kernel that has no more.
     """
 
     has_logits = False
@@ -105,16 +106,11 @@ class Linear(nn.Module):
         self,
         head_dim: int,
         kernel: Literal["favor", "elu"] = "favor",
-        features: int = 1,
-        chunk: int = 64,
+        features: PositiveInt = 1,
+        chunk: PositiveInt = 64,
         recompute: bool = False,
     ) -> None:
         super().__init__()
-        for name, value in (("head_dim", head_dim), ("features", features), ("chunk", chunk)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
-        if kernel not in KERNELS:
-            raise ValueError(f"kernel={kernel} must be one of {', '.join(KERNELS)}")
         self.chunk, self.recompute = chunk, recompute
         self.features = KERNELS[kernel](head_dim, features)
 

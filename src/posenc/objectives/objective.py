@@ -5,14 +5,16 @@ how many tokens the model must know (`vocab_size`), and whether its losses add u
 (`likelihood`), so that bits per byte mean something.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from annotated_types import Gt, Lt
 from numpy.typing import NDArray
 from torch import Tensor
 
+from posenc.bounds import Fraction
 from posenc.model.cross_entropy import LARGE, summed_cross_entropy
 from posenc.objectives.ngram import bigram_loss, frequencies
 from posenc.objectives.sampling import Sampling, fill, generate
@@ -133,7 +135,7 @@ class Masked:
         swapped: share of those that it sees as a token drawn at random; it sees the rest as they are.
 
     Raises:
-        ValueError: if a share is out of range.
+        ValueError: if blanked and swapped are more than all.
     """
 
     causal = False
@@ -142,11 +144,13 @@ class Masked:
     likelihood = False
     prompt = "In the beg_nning God cr_ated the heav_n and the e_rth."
 
-    def __init__(self, vocab_size: int, share: float = 0.15, blanked: float = 0.8, swapped: float = 0.1) -> None:
-        if not 0 < share < 1:
-            raise ValueError(f"share={share} must be above 0 and below 1")
-        if not 0 <= blanked <= 1:
-            raise ValueError(f"blanked={blanked} must be between 0 and 1")
+    def __init__(
+        self,
+        vocab_size: int,
+        share: Annotated[float, Gt(0), Lt(1)] = 0.15,
+        blanked: Fraction = 0.8,
+        swapped: Fraction = 0.1,
+    ) -> None:
         if not 0 <= swapped <= round(1 - blanked, 9):
             raise ValueError(f"swapped={swapped} must be between 0 and 1 - blanked={1 - blanked:g}")
         self.blank = vocab_size

@@ -6,6 +6,7 @@ from posenc.analysis.comparison import Comparison, Panel
 from posenc.report import sentences, tables
 from posenc.report.tables import markdown
 from posenc.storage.metrics import METRICS
+from posenc.tracking.client import NAMES
 
 DRAWN = ("val_loss", "train_loss", "previous_token", "induction")
 """What is drawn over the steps."""
@@ -62,7 +63,7 @@ def _curves(reports: Any, panel: Panel, entity: str, project: str) -> Any:
         reports.LinePlot(
             title=METRICS[name].label,
             x="step",
-            y=[name],
+            y=[NAMES[name]],
             title_x="step",
             groupby_aggfunc="mean",
             groupby_rangefunc="minmax",

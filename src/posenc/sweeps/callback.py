@@ -1,6 +1,5 @@
 """What a sweep does beside its jobs: it continues after a failed one, and compares what there is at the end."""
 
-import ctypes
 import json
 import os
 import signal
@@ -8,7 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from posenc.distributed import first_to_tell
-from posenc.errors import FAILED, Echo, RunError, Stopped, UserError
+from posenc.distributed import first_to_report
+from posenc.distributed.launch import end_with_parent
+from posenc.errors import FAILED, RunError, Stopped, UserError
 from posenc.storage.run_directory import FAILED_JOBS, HOLDER, failed_jobs
 
 NOTES = "POSENC_FAILED_JOBS"
@@ -32,7 +32,7 @@ def failures_noted() -> Iterator[None]:
     It goes through a file, a line a failure, since jobs may run in processes or on machines of their own.
     """
     if parent_process() is not None:
-        _end_with_parent()
+        end_with_parent(signal.SIGTERM)
     try:
         yield
     except Stopped as stopped:
@@ -46,8 +46,8 @@ def failures_noted() -> Iterator[None]:
         sentence = str(error) if expected else f"{type(error).__name__}: {error}"
         if not expected:
             traceback.print_exc()
-        if isinstance(error, Echo) or not first_to_tell(sentence, FAILED):
-            return  # one of several processes that trained this job has told and noted it
+        if not first_to_report(sentence, FAILED):
+            return  # another rank has noted it
         note(hydra.job.override_dirname or "the only job", sentence, Path(hydra.sweep.dir))
 
 
@@ -64,13 +64,6 @@ def note(job: str, error: str, folder: Path) -> None:
     noted.parent.mkdir(parents=True, exist_ok=True)
     with noted.open("a") as stream:
         stream.write(json.dumps({"job": job, "error": error}) + "\n")
-
-
-def _end_with_parent() -> None:
-    """Have Linux send this process SIGTERM when the process of the sweep dies, however it dies."""
-    death_signal = 1  # PR_SET_PDEATHSIG: linux/prctl.h
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").prctl(death_signal, signal.SIGTERM)
 
 
 def _orphaned() -> bool:

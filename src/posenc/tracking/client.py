@@ -5,7 +5,7 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from http.client import HTTPException
@@ -20,21 +20,43 @@ GRACE = 3.0
 """Seconds that W&B's service has to end by itself."""
 
 
-class Heard:
-    """What W&B has to say, kept instead of printed.
+NAMES = {
+    "train_loss": "train/loss",
+    "val_loss": "val/loss",
+    "learning_rate": "train/learning_rate",
+    "gradient_norm": "train/gradient_norm",
+    "tokens_per_s": "speed/tokens_per_s",
+    "mfu": "speed/mfu",
+    "previous_token": "heads/previous_token",
+    "induction": "heads/induction",
+    "position_share": "heads/position_share",
+}
+"""Columns of metrics.csv as W&B has them, where a panel's group is what stands before the slash."""
 
-    Attributes:
-        warnings: in order.
-    """
 
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
+def to_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of metrics.csv under W&B's names."""
+    return {NAMES.get(column, column): value for column, value in row.items()}
+
+
+def from_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of W&B's under the names of metrics.csv, which runs of earlier versions have there, too."""
+    columns = {name: column for column, name in NAMES.items()}
+    return {columns.get(name, name): value for name, value in row.items()}
+
+
+class Warnings(list[str]):
+    """What W&B has to say, kept instead of printed."""
+
+    def __bool__(self) -> bool:
+        """W&B would pass over a logger that is false, as an empty list is."""
+        return True
 
     def info(self, message: str) -> None:
         """Nobody needs it."""
 
     def warning(self, message: str) -> None:
-        self.warnings.append(message)
+        self.append(message)
 
     error = warning
 
@@ -52,18 +74,26 @@ def load() -> Any:
     return wandb
 
 
-def listen(wandb: Any) -> Heard:
+def listen(wandb: Any) -> Warnings:
     """Start W&B's service, and have it tell us what it would have printed."""
-    heard = Heard()
+    warnings = Warnings()
     quiet = wandb.Settings(silent=True)
     wandb.setup(quiet)
-    wandb.termsetup(quiet, heard)
-    return heard
+    wandb.termsetup(quiet, warnings)
+    return warnings
 
 
-def address(wandb: Any) -> str:
-    """Where the server is."""
-    return str(wandb.setup().settings.base_url)
+def reach(wandb: Any, timeout: float) -> None:
+    """Return if there is a key, and a server that answers.
+
+    Raises:
+        LookupError: if there is no key.
+        OSError: if nothing answers in time.
+    """
+    listen(wandb)
+    if not wandb.login(prompt=False, verify=False):
+        raise LookupError("there is no API key: `wandb login`, or WANDB_API_KEY")
+    ask(str(wandb.setup().settings.base_url), timeout)
 
 
 def ask(url: str, timeout: float) -> None:
@@ -112,11 +142,8 @@ def within(seconds: float, call: Callable[[], _T]) -> _T:
         raise TimeoutError(f"no end within {seconds:g} s") from None
 
 
-def let_go(wandb: Any) -> None:
-    """End W&B's service, by force if it does not end by itself; what it has written stays.
-
-    Left alone, wandb 0.31 waits for it without limit when the process ends.
-    """
+def shut_down(wandb: Any) -> None:
+    """End W&B's service, by force if it does not end by itself; what it has written stays."""
     service = wandb_service()
     with suppress(Exception):
         within(GRACE, wandb.teardown)

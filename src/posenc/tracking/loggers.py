@@ -34,7 +34,7 @@ def weights_and_biases(
         timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
         upload: seconds to wait for it at the end.
     """
-    from posenc.tracking.wandb_logger import Wanted
+    from posenc.tracking.wandb_logger import begin
 
     settings = {
         "project": project,
@@ -48,7 +48,7 @@ def weights_and_biases(
         "id": directory.run_id(_agents_id()),
         "resume": "allow",
     }
-    run = Wanted(directory, settings, timeout, upload).begin()
+    run = begin(directory, settings, timeout, upload)
     return [] if run is None else [run]
 
 

@@ -4,17 +4,22 @@ import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from posenc.distributed import place
+from posenc.bounds import Positive, PositiveInt
+from posenc.distributed import this_rank
 from posenc.errors import UserError
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
 
 Precision = Literal["auto", "32-true", "bf16-mixed"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of inputs and targets, (B, T) each."""
 
 
 @dataclass(frozen=True)
@@ -48,31 +53,29 @@ class Hardware:
         if self.cuda_graphs and not (self.compiles() and self._may_use_cuda()):
             raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
 
-    def world(self) -> int:
-        """How many processes train together, with a device each.
+    def world_size(self) -> int:
+        """How many ranks train together, with a device each.
 
         Raises:
             UserError: if that is not how many have been started.
         """
-        if place().world > 1:
-            started = place().world
-            raise UserError(
-                f"{started} processes were started, and this trainer is for one: trainer=ddp or trainer=fsdp"
-            )
+        started = this_rank().world_size
+        if started > 1:
+            raise UserError(f"{started} ranks were started, and this trainer is for one: trainer=ddp or trainer=fsdp")
         return 1
 
     def spread(self) -> dict[str, Any]:
-        """What Lightning's trainer is told of the processes: there is one, also where SLURM has something to say."""
+        """What Lightning's trainer is told of the ranks: there is one, also where SLURM has something to say."""
         from lightning.pytorch.plugins.environments import LightningEnvironment
 
         return {"devices": 1, "plugins": [LightningEnvironment()]}
 
-    def loss(self, model: Transformer, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:  # noqa: ARG002
-        """What gives the loss of a model, inputs and targets, (B, T) each, on the device that this process has."""
+    def loss(self, model: Transformer, device: torch.device) -> Loss:  # noqa: ARG002
+        """What gives the loss of a model, inputs and targets, (B, T) each, on this rank's device."""
         return self.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
-    def whole(self, model: Transformer) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Inside, this process has all weights of the model."""
+    def gathered(self, loss: Loss) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Inside, this rank has all weights of the model that the loss is of."""
         return nullcontext()
 
     def compiles(self) -> bool:
@@ -106,6 +109,101 @@ class Hardware:
         on_mps = self.accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available()
         fast = ampere_or_later() if on_gpu else not on_mps and cpu_multiplies_bf16()
         return "bf16-mixed" if fast else "32-true"
+
+
+@dataclass(frozen=True)
+class DataParallel(Hardware):
+    """Every device has the whole model; gradients are averaged over all of them in every step (Li et al. 2020).
+
+    The batches, their order and the loss are those of one device. torchrun or srun may have started the ranks, on one
+    machine or on several; otherwise they are started here.
+
+    Args:
+        accelerator, precision, compile: as in `Hardware`.
+        devices: on each machine; "auto" is as many ranks as have been started, or all GPUs.
+        timeout: seconds that a rank waits for another before it takes it for dead.
+
+    Raises:
+        ValueError: if there is no such device.
+    """
+
+    devices: PositiveInt | Literal["auto"] = "auto"
+    timeout: Positive = 600
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cuda_graphs:
+            raise ValueError("cuda_graphs=True is for one device: the others cannot be heard while a graph is replayed")
+
+    def world_size(self) -> int:
+        """How many ranks train together, over all machines.
+
+        Raises:
+            UserError: if others have been started than `devices` asks for.
+        """
+        here = this_rank()
+        if here.world_size == 1:
+            return self._on_this_machine()
+        if self.devices not in ("auto", here.local_world_size):
+            there = f"{here.local_world_size} ranks were started on this machine"
+            raise UserError(f"trainer.devices={self.devices}: {there}; leave it auto")
+        if here.world_size % here.local_world_size:
+            raise UserError(f"{here.world_size} ranks were started, not as many on each machine")
+        return here.world_size
+
+    def _on_this_machine(self) -> int:
+        if self.devices != "auto":
+            return self.devices
+        return torch.cuda.device_count() if self._may_use_cuda() else 1
+
+    def spread(self) -> dict[str, Any]:
+        """What Lightning's trainer is told of the ranks."""
+        from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+
+        here = this_rank()
+        return {
+            "devices": here.local_world_size,
+            "num_nodes": here.world_size // here.local_world_size,
+            "strategy": self.strategy(here.world_size),
+            # It finds its rank in torchrun's variables, whoever has set them; on SLURM, too, it loads nothing unasked.
+            "plugins": [TorchElasticEnvironment() if here.world_size > 1 else LightningEnvironment()],
+        }
+
+    def strategy(self, world_size: int) -> Any:  # noqa: ARG002
+        """How Lightning has the ranks work together."""
+        from lightning.pytorch.strategies import DDPStrategy
+
+        timeout = timedelta(seconds=self.timeout)
+        return DDPStrategy(gradient_as_bucket_view=True, broadcast_buffers=False, timeout=timeout)
+
+
+class FullySharded(DataParallel):
+    """Every device keeps a shard of each weight, its gradient and its moments (Rajbhandari et al. 2020, ZeRO stage 3).
+
+    A layer's weights are gathered when it is their turn. They are gathered in single precision, so that a step in
+    bf16-mixed is that of one device.
+    """
+
+    def strategy(self, world_size: int) -> Any:
+        """How Lightning has the ranks work together."""
+        from posenc.training.fsdp import WholeCheckpoints
+
+        return WholeCheckpoints(
+            data_parallel_size=world_size,
+            tensor_parallel_size=1,
+            save_distributed_checkpoint=False,
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def loss(self, model: Transformer, device: torch.device) -> Loss:
+        """What gives the loss; from here on the model's weights are sharded. Layers are compiled each for itself."""
+        from posenc.training.fsdp import ShardedLoss
+
+        return ShardedLoss(model, device, self.compiled)
+
+    def gathered(self, loss: Loss) -> AbstractContextManager[None]:
+        """Inside, this rank has all weights of the model that the loss is of. All ranks must enter."""
+        return loss.gathered()  # type: ignore[attr-defined]  # it is a ShardedLoss
 
 
 def best_device() -> torch.device:

@@ -9,7 +9,7 @@ from typing import Any
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings
 from posenc.data.prepare import Prepared
-from posenc.distributed import Together
+from posenc.distributed import broadcast, this_rank
 from posenc.evaluation.load import load
 from posenc.objectives.sampling import Sampling
 from posenc.storage.atomic import atomic_write
@@ -41,7 +41,6 @@ class TrainingRun:
         hardware: what it is trained on.
         signals: what may stop it.
         timer: begun when the run began.
-        processes: this rank among the others.
 
     Raises:
         UserError: if this machine lacks the device asked for.
@@ -56,10 +55,9 @@ class TrainingRun:
         hardware: Hardware,
         signals: Signals,
         timer: Timer,
-        processes: Together,
     ) -> None:
         self.experiment, self.prepared, self.settings = experiment, prepared, settings
-        self.directory, self.timer, self.processes = directory, timer, processes
+        self.directory, self.timer = directory, timer
         self.windows, self.validation = experiment.validation(prepared)
         bar = ProgressBar(f"{directory.scheme}, seed {settings.seed}", settings.steps)
         probe = AttentionProbe(self.windows, settings.context)
@@ -84,13 +82,13 @@ class TrainingRun:
             RunError: if it cannot go on.
             Stopped: after a signal.
         """
-        if not self.processes.first:
-            if self.processes.told(self.directory.finished):
+        if not this_rank().is_zero:
+            if broadcast(self.directory.finished):
                 return None
             self._fit()
             return self.metrics.row
         with self.directory.held():
-            if self.processes.told(self.directory.finished):
+            if broadcast(self.directory.finished):
                 return None
             self.directory.create(self.experiment.config)
             self.experiment.tokenizer.save(self.directory.path)
@@ -108,13 +106,12 @@ class TrainingRun:
 
     def _fit(self) -> None:
         """From the newest intact checkpoint, if there is one."""
-        checkpoint = self.processes.told(partial(_newest, self.directory))
+        checkpoint = broadcast(partial(_newest, self.directory))
         title = f"{self.directory.scheme}, seed {self.settings.seed}: {self._parameters() / 1e6:.2f}M parameters"
         print(f"{title}, {self.settings.steps} steps in {self.directory.path}", flush=True)
         if checkpoint is not None:
             print(f"Resuming from {Path(checkpoint).name}.", flush=True)
-        with self.processes.watched():
-            self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
+        self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
 
     def _parameters(self) -> int:
         return sum(weight.numel() for weight in self.experiment.model.parameters())

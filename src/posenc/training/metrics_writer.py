@@ -198,7 +198,7 @@ class MetricsWriter(Callback):
 
     def _probe(self, trainer: Trainer, pl_module: Any) -> None:
         """What the model does with positions: the encoding's share of the input and, where it is time, its heads."""
-        with self.timer.within(PROBE), pl_module.hardware.whole(pl_module.model):
+        with self.timer.within(PROBE), pl_module.hardware.gathered(pl_module.loss):
             self.row |= self.probe.position_share(pl_module.model)
             if self.row["step"] % self.settings.attention_every:
                 return

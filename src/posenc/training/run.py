@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.compat import import_dynamo
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings, check, check_plain, identity
-from posenc.distributed import Together, place, quiet_unless_first, together
+from posenc.distributed import named_peer_failures, rank_zero_first, rank_zero_output, this_rank
+from posenc.distributed.launch import launch
 from posenc.errors import UserError
 from posenc.storage.atomic import check_writable
 from posenc.storage.resource_errors import resource_errors
@@ -36,40 +37,44 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         RunError: if it cannot go on: no memory, no space on disk, a loss that is NaN or infinite.
         Stopped: after a signal.
     """
-    with Signals() as signals, resource_errors(cfg), quiet_unless_first():
-        return _run(cfg, choices, signals)
+    with Signals() as signals, resource_errors(cfg), rank_zero_output(), named_peer_failures():
+        config, settings, directory, corpus, hardware = _checked(cfg, choices)
+        if directory.finished():
+            return show_finished(directory)
+        if this_rank().is_zero:
+            check_writable(f"runs={settings.runs}", directory.path)
+        world_size = _world_size(hardware, settings)
+        if world_size == this_rank().world_size:
+            chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
+            made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
+            return _train({**config, **made_of}, settings, directory, corpus, hardware, signals)
+    # Out of reach of this process's signals: the ranks that it starts have their own.
+    task = {"command": sys.argv[0], "config": config, "choices": dict(choices)}
+    launch("posenc.training.worker", world_size, task)
+    return directory.summary()
 
 
-def _run(cfg: DictConfig, choices: Mapping[str, str], signals: Signals) -> dict[str, Any]:
+def _checked(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[dict[str, Any], Settings, RunDirectory, Any, Any]:
+    """The configuration as plain data, its settings, the run's directory, the corpus and the hardware."""
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
     with gc_paused():
         settings = check(config)
         for group in ("pos", "data"):
             check_plain(group, choices[group])
         corpus, hardware = build(config, "data"), build(config, "trainer")
-    text, precision = corpus.fingerprint(), hardware.chosen_precision()
-    curve = identity(config, text, precision)
+    curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
     directory = RunDirectory.of(
         Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
     )
-    if directory.finished():
-        return show_finished(directory)
-    if place().rank == 0:
-        check_writable(f"runs={settings.runs}", directory.path)
-    world = _world(hardware, settings)
-    chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
-    made_of = {"choices": chosen, "precision": precision, "text": text}
-    task = {"command": sys.argv[0], "config": config, "choices": dict(choices)}
-    with together(world, task) as processes:
-        return _train({**config, **made_of}, settings, directory, corpus, hardware, signals, processes)
+    return config, settings, directory, corpus, hardware
 
 
-def _world(hardware: Any, settings: Settings) -> int:
-    """How many processes train together."""
-    world = hardware.world()
-    if settings.batch_size % world:
-        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {world} devices that share it")
-    return world
+def _world_size(hardware: Any, settings: Settings) -> int:
+    """How many ranks train together."""
+    ranks = hardware.world_size()
+    if settings.batch_size % ranks:
+        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {ranks} devices that share it")
+    return ranks
 
 
 def _train(
@@ -79,21 +84,20 @@ def _train(
     corpus: Any,
     hardware: Any,
     signals: Signals,
-    processes: Together,
 ) -> dict[str, Any]:
     timer = Timer()
     experiment = Experiment.of(config)
     # Before Lightning, which takes seconds to import: what is wrong with a text is said at once.
-    with processes.one_after_the_other():
+    with rank_zero_first():
         prepared = experiment.prepare(corpus, config["choices"]["data"])
     with gc_paused():
         import_dynamo()
         from posenc.training.fit import TrainingRun
     freeze_imports()
-    summary = TrainingRun(experiment, prepared, settings, directory, hardware, signals, timer, processes).train()
+    summary = TrainingRun(experiment, prepared, settings, directory, hardware, signals, timer).train()
     if summary is None:
         return show_finished(directory)
-    if processes.first:
+    if this_rank().is_zero:
         show(summary, directory)
     return summary
 

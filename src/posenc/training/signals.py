@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from posenc.distributed import place
+from posenc.distributed import this_rank
 from posenc.errors import Stopped
 
 GRACE = 7.0
@@ -19,7 +19,7 @@ LIMIT = 1.5
 """Seconds on top where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
 
 SEVERAL = 18.0
-"""Seconds that several processes get on top, to come to a row of metrics.csv: torchrun and SLURM kill 30 later."""
+"""Seconds that several ranks get on top, to come to a row of metrics.csv: torchrun and SLURM kill 30 later."""
 
 AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that come well before a job's limit, and so leave as much time."""
@@ -51,14 +51,14 @@ class Signals:
 
     @property
     def asked(self) -> int | None:
-        """The signal that a training run is to stop for: one process heeds its own, several what they agreed on."""
+        """The signal that a training run is to stop for: one rank heeds its own, several what they agreed on."""
         return self._agreed if self._several else self.received
 
     def agree(self, largest: Callable[[int], int]) -> None:
-        """Have all processes that train together stop if one of them has received a signal; all must call this.
+        """Have all ranks stop if one of them has received a signal; all must call this.
 
         Args:
-            largest: of the numbers that it is given in all processes.
+            largest: of the numbers that it is given in all ranks.
         """
         if self._several:
             self._agreed = largest(self.received or 0) or None
@@ -87,7 +87,7 @@ class Signals:
             signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
     def training(self, several: bool = False) -> None:
-        """From now on a signal waits for the end of a step, or, with several processes, of a row of metrics.csv."""
+        """From now on a signal waits for the end of a step, or, with several ranks, of a row of metrics.csv."""
         self._training, self._several = True, several
         self._install()  # back from Lightning: see `posenc.training.trainer`
 
@@ -130,7 +130,7 @@ class Signals:
         waiting = self._before.get(signum)
         if callable(waiting) and signum != signal.SIGINT and not self._passed_on:
             self._passed_on = True
-            if place().rank == 0:
+            if this_rank().is_zero:
                 print(stopped, file=sys.stderr, flush=True)
             self._saving = True  # putting a job back into its queue takes as long as the cluster's controller is busy
             try:
@@ -188,7 +188,7 @@ class Signals:
 
 def _leave_at_once(signum: int) -> None:
     """Without any cleaning up: what is half-written is known by its name, and removed by the next start."""
-    if place().rank == 0:
+    if this_rank().is_zero:
         with suppress(OSError):
             os.write(2, b"\nstopped at once; the same command resumes from the last checkpoint\n")
     os._exit(128 + signum)

@@ -1,0 +1,123 @@
+"""Weights that are sharded over the ranks (FSDP): a loss that gathers them, checkpoints in which they are whole."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
+from torch import Tensor, nn
+from torch.distributed import get_world_size
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from posenc.model import Transformer
+from posenc.objectives.objective import loss_of
+
+
+class ShardedLoss:
+    """The loss of a model, whose weights it shards.
+
+    It is no module: the model's weights must not appear under a second name.
+
+    Args:
+        model: what is sharded, a layer at a time.
+        device: this rank's.
+        compiled: what compiles a layer's forward, or not.
+    """
+
+    def __init__(self, model: Transformer, device: torch.device, compiled: Callable[..., Any]) -> None:
+        mesh = init_device_mesh(device.type, (get_world_size(),))
+        for block in model.blocks:
+            block.forward = compiled(block.forward)  # what gathers its weights stays outside
+            fully_shard(block, mesh=mesh)
+        self._root = _Root(model)
+        fully_shard(self._root, mesh=mesh)
+
+    def __call__(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """(B, T) each -> ()."""
+        return self._root(inputs, targets)
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Inside, this rank has all weights of the model. All ranks must enter."""
+        sharded = [module for module in self._root.modules() if isinstance(module, FSDPModule)]
+        for module in sharded:
+            module.unshard()
+        try:
+            yield
+        finally:
+            for module in sharded:
+                module.reshard()
+
+
+class _Root(nn.Module):
+    """A model and its loss in one: what lies in no layer is gathered for both."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return loss_of(self.model, inputs, targets)
+
+
+class WholeCheckpoints(ModelParallelStrategy):
+    """Lightning's strategy for sharded weights; writes and reads the checkpoints that one device would.
+
+    All ranks must call each of these methods together.
+    """
+
+    @property
+    def lightning_restore_optimizer(self) -> bool:
+        return True
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        """The whole weights; empty but on rank 0."""
+        assert self.lightning_module is not None
+        return self._gathered(self.lightning_module.state_dict())
+
+    def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
+        """The whole moments; empty but on rank 0."""
+        state: dict[str, Any] = Strategy.optimizer_state(self, optimizer)
+        return {**state, "state": {index: self._gathered(of) for index, of in state["state"].items()}}
+
+    def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+        """What is in a checkpoint, on the CPU."""
+        return self.checkpoint_io.load_checkpoint(Path(checkpoint_path), weights_only=weights_only)
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        """Shard the weights of a checkpoint."""
+        assert self.lightning_module is not None
+        ours = self.lightning_module.state_dict()
+        sharded = {name: shard(weight, ours[name]) for name, weight in checkpoint["state_dict"].items()}
+        self.lightning_module.load_state_dict(sharded, strict=strict)
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        """Shard the moments of a checkpoint."""
+        for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+            sharded = {
+                index: {name: shard(value, weights[index]) for name, value in of.items()}
+                for index, of in state["state"].items()
+            }
+            optimizer.load_state_dict({**state, "state": sharded})
+
+    def _gathered(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        whole = {name: gathered(tensor) for name, tensor in tensors.items()}
+        return whole if self.is_global_zero else {}
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """All of a tensor, on the CPU."""
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
+
+
+def shard(tensor: Tensor, like: Tensor) -> Tensor:
+    """Of a whole tensor this rank's shard, cut as `like` is; of one of another shape, all."""
+    if not isinstance(like, DTensor) or tensor.shape != like.shape:
+        return tensor
+    on_device = tensor.to(like.device)
+    return distribute_tensor(on_device, like.device_mesh, like.placements, src_data_rank=None)
