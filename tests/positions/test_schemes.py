@@ -48,7 +48,9 @@ SCHEMES: dict[str, Callable[[], PositionScheme]] = {
 ROTARY = [name for name in SCHEMES if name.startswith(("rope", "xpos", "nope"))]
 every_scheme = pytest.mark.parametrize("name", SCHEMES)
 every_relative_scheme = pytest.mark.parametrize("name", RELATIVE)
-every_scheme_by_offset = pytest.mark.parametrize("name", RELATIVE.keys() - {"fox"})  # fox reads what stands between
+every_scheme_by_offset = pytest.mark.parametrize(
+    "name", sorted(RELATIVE.keys() - {"fox"})
+)  # fox reads what stands between
 every_rotary_scheme = pytest.mark.parametrize("name", ROTARY)
 
 

@@ -14,17 +14,16 @@ Scale = float | Literal["matched", "learned"]
 scalar that starts at 1/sqrt(D): scaled sinusoidal (Geiping and Goldstein 2023, section 4.2)."""
 
 
-def _size(scale: Scale, matched: float) -> float:
-    if scale == "matched":
-        return matched
-    if not (isinstance(scale, int | float) and scale > 0):
-        raise ValueError(f"scale={scale} must be 'matched', 'learned' or a positive number")
-    return float(scale)
-
-
-def _trained(width: int) -> nn.Parameter:
-    """1/sqrt(D), of shape (1,): sharded training takes no parameter without a dimension."""
-    return nn.Parameter(torch.full((1,), width**-0.5))
+def _amplitude(scale: Scale, matched: float, width: int) -> float | nn.Parameter:
+    """A number, or a trained scalar of shape (1,): sharded training takes no parameter without a dimension."""
+    match scale:
+        case "matched":
+            return matched
+        case "learned":
+            return nn.Parameter(torch.full((1,), width**-0.5))
+        case int() | float() if scale > 0:
+            return float(scale)
+    raise ValueError(f"scale={scale} must be 'matched', 'learned' or a positive number")
 
 
 class Additive(PositionScheme):
@@ -68,7 +67,7 @@ class Sinusoidal(Additive):
         if tokens != "sqrt_width" and not (isinstance(tokens, int | float) and tokens > 0):
             raise ValueError(f"tokens={tokens} must be 'sqrt_width' or a positive number")
         self.tokens = math.sqrt(width) if tokens == "sqrt_width" else float(tokens)
-        self.scale = _trained(width) if scale == "learned" else _size(scale, matched=math.sqrt(2) * EMBEDDING_STD)
+        self.scale = _amplitude(scale, math.sqrt(2) * EMBEDDING_STD, width)
         self.angles = AngleTable(frequencies(width, base))
 
     def encoding(self, positions: Tensor) -> Tensor:
@@ -97,8 +96,8 @@ class Learned(Additive):
         if context < 1 or width < 1:
             raise ValueError(f"context={context} and width={width} must both be at least 1")
         self.longest = context
-        self.std = 1.0 if scale == "learned" else _size(scale, matched=EMBEDDING_STD)
-        self.scale = _trained(width) if scale == "learned" else 1.0
+        amplitude = _amplitude(scale, EMBEDDING_STD, width)
+        self.std, self.scale = (1.0, amplitude) if isinstance(amplitude, nn.Parameter) else (amplitude, 1.0)
         self.table = nn.Embedding(context, width)
         self.initialise()
 
