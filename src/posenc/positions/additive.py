@@ -97,7 +97,8 @@ class Learned(Additive):
             raise ValueError(f"context={context} and width={width} must both be at least 1")
         self.longest = context
         amplitude = _amplitude(scale, EMBEDDING_STD, width)
-        self.std, self.scale = (1.0, amplitude) if isinstance(amplitude, nn.Parameter) else (amplitude, 1.0)
+        self.scale = amplitude if isinstance(amplitude, nn.Parameter) else 1.0
+        self.std = 1.0 if isinstance(amplitude, nn.Parameter) else amplitude
         self.table = nn.Embedding(context, width)
         self.initialise()
 
