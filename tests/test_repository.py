@@ -35,18 +35,36 @@ def test_every_requirement_is_pinned_to_one_version():
     assert "torch==2.13.0" in packages[0]
 
 
-@pytest.mark.parametrize(
-    ("room", "banned"),
-    [
-        ("positions", "model|data|training|objectives"),
-        ("model", "data|training|objectives"),
-        ("data", "training|model"),
-        ("analysis", "training|model|data|positions|objectives"),
-    ],
+FLOORS = (
+    {"errors", "bounds", "compat"},
+    {"positions", "storage", "distributed"},
+    {"interventions", "model", "config"},
+    {"data", "tracking"},
+    {"objectives", "analysis"},
+    {"evaluation", "report"},
+    {"training"},
+    {"commands"},
+    {"sweeps"},
 )
-def test_arrows_point_one_way(room, banned):
-    for file in (ROOT / "src" / "posenc" / room).glob("*.py"):
-        assert not re.search(rf"(from|import) posenc\.({banned})\b", file.read_text()), file
+"""The packages of src/posenc from the ground up, as docs/architecture.md draws them."""
+
+
+def test_a_package_imports_only_those_below_it():
+    below = set()
+    for floor in FLOORS:
+        for package in floor:
+            for file in (ROOT / "src" / "posenc" / package).glob("*.py"):
+                imported = set(re.findall(r"(?:from|import) posenc\.(\w+)", file.read_text()))
+                assert imported <= below | {package} or file.name == "__main__.py", file
+        below |= floor
+    there = {path.stem for path in (ROOT / "src" / "posenc").iterdir() if not path.name.startswith("__")}
+    assert there == below
+
+
+@pytest.mark.parametrize("package", ["positions", "interventions", "model"])
+def test_the_science_needs_torch_alone(package):
+    for file in (ROOT / "src" / "posenc" / package).glob("*.py"):
+        assert not re.search(r"(from|import) (lightning|hydra|omegaconf|wandb)\b", file.read_text()), file
 
 
 def test_the_analysis_needs_no_torch():
