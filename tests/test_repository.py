@@ -50,7 +50,7 @@ FLOORS = (
 
 
 def test_a_package_imports_only_those_below_it():
-    below = set()
+    below: set[str] = set()
     for floor in FLOORS:
         for package in floor:
             for file in (ROOT / "src" / "posenc" / package).glob("*.py"):
