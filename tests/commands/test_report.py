@@ -118,6 +118,17 @@ def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
     )
 
 
+@pytest.mark.parametrize("missing", ["plotly", "rich"])
+def test_a_sweep_succeeds_where_the_report_s_packages_are_not_installed(missing, train, folder, tmp_path):
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "sitecustomize.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n")
+    result = train(*SWEEP, f"runs={folder.parent}", env={"PYTHONPATH": str(packages)})
+    assert (result.returncode, result.stderr) == (0, "")
+    (said,) = [line for line in result.stdout.splitlines() if line.startswith("No report here, ")]
+    assert said == f"No report here, {missing} is not installed: elsewhere, python -m posenc.report {folder}"
+
+
 def test_two_runs_at_a_time_give_the_curves_of_one_at_a_time(train, swept, tmp_path):
     result = train(*SWEEP, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     assert result.returncode == 0, result.stderr

@@ -94,12 +94,8 @@ class Comparison(Callback):
         folder = Path(config.hydra.sweep.dir)
         code = 0
         try:
-            from posenc.commands.report import report
-
             with one_sentence_errors():
-                report(str(folder))
-        except ModuleNotFoundError as missing:  # a training machine need not have what the report needs
-            print(f"No comparison here, {missing.name} is not installed: elsewhere, python -m posenc.report {folder}")
+                _compare(folder)
         except SystemExit as ended:
             code = int(ended.code or 0)
         except Exception:  # Hydra would make a warning of it, and the sweep would end with 0
@@ -112,6 +108,19 @@ class Comparison(Callback):
             print("The same command trains what is missing.", file=sys.stderr)
         if failed or code:
             sys.exit(FAILED if failed else code)
+
+
+def _compare(folder: Path) -> None:
+    """Print the comparison and write the report, where what they need is installed: the runs are whole without."""
+    try:
+        from posenc.commands.report import report
+
+        report(str(folder))
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("posenc"):
+            raise
+        package = missing.name.partition(".")[0]
+        print(f"No report here, {package} is not installed: elsewhere, python -m posenc.report {folder}")
 
 
 def _wait_for_savings(folder: Path) -> None:
