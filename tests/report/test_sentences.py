@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from posenc.analysis.comparison import compare
-from posenc.report import page, sentences, terminal
+from posenc.report import page, sentences, tables, terminal
 from posenc.report.export import export
 from tests.analysis.synthetic import run, sweep
 
@@ -64,6 +64,8 @@ def test_of_a_busy_machine_s_seconds_nothing_is_said_but_that():
     (busy,) = compare(one, busy=True).panels
     assert "times fewer steps" in sentences.verdict(busy)
     assert "wall-clock" not in sentences.verdict(busy)
+    assert "wall-clock" in str(tables.thresholds(compare(one).panels[0]).rows)
+    assert "wall-clock" not in str(tables.thresholds(busy).rows)
     assert "say nothing about the schemes" in busy.notices[-1]
 
 

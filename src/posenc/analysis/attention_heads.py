@@ -104,9 +104,9 @@ def _measured(run: Run, score: str) -> tuple[Array, Array]:
 
 
 def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnalysis | None:
-    """The heads of a panel's arms, or None if a run did not measure them."""
+    """The heads of a panel's arms, or None if a run did not measure them, or at its end only: when did they form?"""
     runs = [run for arm in arms for run in arm.runs]
-    if not all(np.isfinite(run.curve["previous_token"]).any() for run in runs):
+    if not all(np.isfinite(run.curve["previous_token"]).sum() > 1 for run in runs):
         return None
     rows = sorted((_row(arm, ngram) for arm in arms), key=lambda row: row.formed.value)
     pairs = [(run.scheme, formed(run), dropped(run, ngram.loss)) for run in runs] if ngram else []

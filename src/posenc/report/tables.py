@@ -71,13 +71,14 @@ def thresholds(panel: Panel) -> Table:
         rows.append([arm.scheme, "steps", *(formatting.steps(t.steps) for t in arm.thresholds)])
         if arm.scheme != panel.baseline:
             rows.append(["", *_titles("speed_up_steps"), *(_or_dash(t.in_steps) for t in arm.thresholds)])
-            rows.append(["", *_titles("speed_up_seconds"), *(_or_dash(t.in_seconds) for t in arm.thresholds)])
+            if panel.one_machine:
+                rows.append(["", *_titles("speed_up_seconds"), *(_or_dash(t.in_seconds) for t in arm.thresholds)])
     return Table(
         f"Steps to {panel.baseline}'s loss after a share of the budget, and speed-up over {panel.baseline}",
         ("scheme", "", *(f"after {share(t.fraction)}\nloss {t.level:.3f}" for t in panel.thresholds)),
         rows,
-        f"Steps to {panel.baseline}'s loss after a share of the budget, and the speed-up over {panel.baseline} in "
-        "steps and in training time. Tokens go with the steps: every batch holds as many.",
+        f"Steps to {panel.baseline}'s loss after a share of the budget, and the speed-up over {panel.baseline}. Tokens "
+        "go with the steps: every batch holds as many.",
     )
 
 
