@@ -37,13 +37,13 @@ LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
 @pytest.mark.parametrize(
     "changed",
     [
-        [],
+        ["trainer.compile=true"],
         ["trainer.compile=false"],
         ["trainer.cuda_graphs=true"],
-        ["objective=masked"],
-        ["attention=linear"],
-        ["pos.layout=interleaved"],
-        LARGE_VOCABULARY,
+        ["trainer.compile=true", "objective=masked"],
+        ["trainer.compile=true", "attention=linear"],
+        ["trainer.compile=true", "pos.layout=interleaved"],
+        ["trainer.compile=true", *LARGE_VOCABULARY],
     ],
 )
 def test_a_step_never_waits_for_the_device(changed):
