@@ -178,5 +178,5 @@ def test_every_scheme_is_held_to_these_facts():
     def below(kind: type[PositionScheme]) -> set[type[PositionScheme]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
-    known = {kind for kind in below(PositionScheme) if kind.__module__.startswith("posenc.")}
+    known = {kind for kind in below(PositionScheme) if kind.__module__.startswith("posenc.positions.")}
     assert {type(built(name)) for name in SCHEMES} == known - {Additive, ForgetGate}

@@ -78,4 +78,4 @@ def test_the_families_are_a_panel_each_with_the_whole_in_one_table(train):
     assert (result.returncode, result.stderr) == (0, "")
     for family in ("olmo", "llama2", "palm"):
         assert f"After 20 steps, model/family={family}" in result.stdout
-    assert "Every setting: times fewer steps than sinusoidal" in result.stdout
+    assert "Every setting: speed-up in steps over sinusoidal" in result.stdout
