@@ -68,6 +68,7 @@ def main() -> None:
     import torch
 
     from posenc.config.compose import composed
+    from posenc.config.instantiate import build
     from posenc.training import environment
     from posenc.training.accelerator import best_device
 
@@ -76,6 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         steps = [f"steps={given.steps}", f"eval_every={given.steps}", "name=loop", "rerun=true", f"runs={folder}"]
         config, choices = composed(CONF, [*steps, *given.overrides])
+        config.trainer.compile = build(config, "trainer").compiles()  # however few the steps
         with compiled_once():
             for _ in range(given.rounds + 1):
                 ours.append(with_lightning(config, choices))

@@ -53,3 +53,9 @@ def test_the_loss_leaves_the_bigram_model_behind_at_a_tenth_of_a_nat_under_it(sc
     one = run(scheme, 0)
     step = attention_heads.dropped(one, floor=2.9)
     assert 2 + 2 * np.exp(-step / 100) == pytest.approx(2.8, abs=0.01)
+
+
+def test_heads_that_were_looked_at_once_have_no_time_of_formation():
+    one = run("rope", 0, head_at=100)
+    one.curve["previous_token"][:-1] = np.nan
+    assert panels(sweep(one, run("sinusoidal", 0, head_at=200)))[0].heads is None

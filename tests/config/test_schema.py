@@ -199,5 +199,24 @@ def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeyp
     assert accelerator.Hardware(accelerator="cpu", precision="32-true").chosen_precision() == "32-true"
 
 
+def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeypatch, capsys):
+    from posenc.training.accelerator import DataParallel, Hardware
+
+    tiny = {"tokens": 16 * 256, "parameters": 800_000}
+    base = {"tokens": 32 * 1024, "parameters": 124_000_000}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert not Hardware().for_run(300, **tiny).compiles()
+    assert "Not compiled (trainer.compile=auto): about 3 s of uncompiled steps" in capsys.readouterr().out
+    assert Hardware().for_run(100_000, **tiny).compiles()
+    assert not Hardware().for_run(100, **base).compiles()
+    assert DataParallel().for_run(1000, **base).compiles()
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Compiled (trainer.compile=auto): about 122 s")
+    assert Hardware(compile=True).for_run(1, **tiny).compiles()
+    assert Hardware(cuda_graphs=True).for_run(1, **tiny).compiles()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert not Hardware().for_run(100_000, **base).compiles()
+    assert capsys.readouterr().out == ""
+
+
 def test_the_composed_configuration_holds_no_unresolved_value():
     assert "???" not in OmegaConf.to_yaml(OmegaConf.create(composed()))

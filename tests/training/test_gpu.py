@@ -30,6 +30,19 @@ def test_the_gpu_begins_with_the_weights_of_the_cpu(train, tmp_path):
     assert first["cpu"] == pytest.approx(first["gpu"], rel=1e-4)
 
 
+def test_linear_attention_in_tf32_has_the_loss_of_fp32_on_the_cpu(train, tmp_path):
+    """Before the first update logits are small, and a product in bf16 or TF32 is off by 2^-8 of them at most."""
+    first = []
+    for machine in (("cpu", "32-true", "false"), ("gpu", "bf16-mixed", "true")):
+        keys = ("name", "trainer.accelerator", "trainer.precision", "trainer.compile")
+        arguments = [f"{key}={value}" for key, value in zip(keys, (machine[0], *machine), strict=True)]
+        result = train("experiment=smoke", "attention=linear", "logger=csv", "log_every=1", *arguments)
+        assert (result.returncode, result.stderr) == (0, "")
+        rows = (only(tmp_path / "runs" / machine[0] / "rope") / "metrics.csv").read_text().splitlines()
+        first.append(float(rows[1].split(",")[3]))
+    assert first[0] == pytest.approx(first[1], rel=2**-8)
+
+
 LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
 
 
@@ -37,13 +50,13 @@ LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
 @pytest.mark.parametrize(
     "changed",
     [
-        [],
+        ["trainer.compile=true"],
         ["trainer.compile=false"],
         ["trainer.cuda_graphs=true"],
-        ["objective=masked"],
-        ["attention=linear"],
-        ["pos.layout=interleaved"],
-        LARGE_VOCABULARY,
+        ["trainer.compile=true", "objective=masked"],
+        ["trainer.compile=true", "attention=linear"],
+        ["trainer.compile=true", "pos.layout=interleaved"],
+        ["trainer.compile=true", *LARGE_VOCABULARY],
     ],
 )
 def test_a_step_never_waits_for_the_device(changed):

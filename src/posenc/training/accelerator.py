@@ -3,9 +3,9 @@
 import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -21,6 +21,17 @@ Precision = Literal["auto", "32-true", "bf16-mixed"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Of inputs and targets, (B, T) each."""
 
+LAUNCHING = 0.01
+"""Seconds that an uncompiled step takes at least: Python starts its kernels one by one."""
+
+UNCOMPILED_FLOPS = 2e14
+"""Operations a second of uncompiled steps on a large GPU: a fifth of an H200's peak in bf16."""
+
+COMPILING_PAYS = 60.0
+"""Seconds of uncompiled steps from which on a run is compiled. Compiling takes 10 s for a tiny model and half a minute
+for a base one, less with a warm cache, and saves a third to a half of the steps' time: at 60 s it has paid for itself.
+On a smaller GPU steps take longer than reckoned, so that nothing is compiled in vain there either."""
+
 
 @dataclass(frozen=True)
 class Hardware:
@@ -29,7 +40,8 @@ class Hardware:
     Args:
         accelerator: "auto" takes a GPU if there is one.
         precision: "auto" is bf16-mixed where the hardware multiplies bf16 matrices faster, otherwise 32-true.
-        compile: whether model and loss go through torch.compile, as one graph; "auto" does so on a CUDA GPU.
+        compile: whether model and loss go through torch.compile, as one graph; "auto" does so on a CUDA GPU, for a run
+            in as far as `for_run` finds that it pays.
         cuda_graphs: whether a compiled step is recorded once and replayed as a whole, for models so small that
             starting each kernel takes longer than the kernel.
 
@@ -78,6 +90,22 @@ class Hardware:
         """Inside, this rank has all weights of the model that the loss is of."""
         return nullcontext()
 
+    def for_run(self, steps: int, tokens: int, parameters: int) -> Self:
+        """The same with compile="auto" decided, and the choice printed if there is one.
+
+        Args:
+            steps: of the run.
+            tokens: in a step, on each device.
+            parameters: of the model.
+        """
+        if self.compile != "auto" or self.cuda_graphs or not self._may_use_cuda():
+            return self
+        seconds = steps * max(LAUNCHING, 6 * tokens * parameters / UNCOMPILED_FLOPS)
+        pays = seconds >= COMPILING_PAYS
+        why = f"about {seconds:.0f} s of uncompiled steps on a large GPU, and it pays from {COMPILING_PAYS:.0f} s on"
+        print(f"{'Compiled' if pays else 'Not compiled'} (trainer.compile=auto): {why}.")
+        return replace(self, compile=pays)
+
     def compiles(self) -> bool:
         """Whether model and loss are compiled."""
         return self._may_use_cuda() if self.compile == "auto" else self.compile
@@ -87,6 +115,10 @@ class Hardware:
 
     def compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The function, compiled if that is wanted: one graph for every shape of its inputs."""
+        if self._may_use_cuda() and self.chosen_precision() == "bf16-mixed":
+            # Linear attention's products stay out of autocast. In TF32 they are finer than all others of such a run,
+            # and many times faster than in fp32, of which the compiler warns.
+            torch.set_float32_matmul_precision("high")
         if not self.compiles():
             return function
         # A sweep is one process, and torch gives up compiling a function that has been compiled for many schemes.

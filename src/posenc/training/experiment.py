@@ -52,6 +52,10 @@ class Experiment:
         """Tokens in a window: what the model reads, and what it predicts behind that."""
         return self.config["context"] + self.objective.lookahead
 
+    def parameters(self) -> int:
+        """How many the model has."""
+        return sum(weight.numel() for weight in self.model.parameters())
+
     def prepare(self, corpus: "Corpus", name: str) -> "Prepared":
         """The tokens of the corpus whose choice in conf/data has this name, from the cache or tokenised anew.
 

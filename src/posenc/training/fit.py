@@ -64,6 +64,7 @@ class TrainingRun:
         self.metrics = MetricsWriter(directory, settings, probe, timer, signals, bar.show)
         checkpoint = Checkpoint(directory, settings.checkpoint_seconds, self.metrics, signals, timer)
         callbacks = [self.metrics, checkpoint, StopOnSignal(signals, checkpoint), bar]
+        self.parameters = experiment.parameters()
         self.trainer = build_trainer(hardware, directory, settings.steps, callbacks)
         self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
 
@@ -107,14 +108,11 @@ class TrainingRun:
     def _fit(self) -> None:
         """From the newest intact checkpoint, if there is one."""
         checkpoint = broadcast(partial(_newest, self.directory))
-        title = f"{self.directory.scheme}, seed {self.settings.seed}: {self._parameters() / 1e6:.2f}M parameters"
+        title = f"{self.directory.scheme}, seed {self.settings.seed}: {self.parameters / 1e6:.2f}M parameters"
         print(f"{title}, {self.settings.steps} steps in {self.directory.path}", flush=True)
         if checkpoint is not None:
             print(f"Resuming from {Path(checkpoint).name}.", flush=True)
         self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
-
-    def _parameters(self) -> int:
-        return sum(weight.numel() for weight in self.experiment.model.parameters())
 
     def _summary(self) -> Summary:
         """What was trained, and what it took."""
@@ -126,7 +124,7 @@ class TrainingRun:
             "seed": self.settings.seed,
             "steps": self.trainer.global_step,
             "tokens": row["tokens"],
-            "parameters": self._parameters(),
+            "parameters": self.parameters,
             "val_loss": row["val_loss"],
             "seconds": row["seconds"],
             "tokens_per_s": round(tokens_per_s),

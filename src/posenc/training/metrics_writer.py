@@ -67,7 +67,7 @@ class MetricsWriter(Callback):
             "row": self.row,
             "pending": self._pending,
             "since_row": self._since_row,
-            "losses": [float(loss) for loss in self._losses],
+            "losses": self._losses_so_far(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -126,13 +126,19 @@ class MetricsWriter(Callback):
         else:
             self.timer.enter(LOOP)
 
+    def _losses_so_far(self) -> list[float]:
+        """Since the last row, those restored first. The device is waited for once, not for each."""
+        restored = [loss for loss in self._losses if isinstance(loss, float)]
+        taken = [loss for loss in self._losses if isinstance(loss, torch.Tensor)]
+        return restored + (torch.stack(taken).tolist() if taken else [])
+
     def check_finite(self, pl_module: Any, step: int) -> list[float]:
         """The losses since the last row, up to this step.
 
         Raises:
             RunError: if one of them, or the last gradient, is NaN or infinite: nothing of it is to be saved.
         """
-        losses = [float(loss) for loss in self._losses]
+        losses = self._losses_so_far()
         first = step - len(losses) + 1
         wrong = [(first + index, "loss", loss) for index, loss in enumerate(losses) if not math.isfinite(loss)]
         if not wrong and not math.isfinite(norm := float(pl_module.gradient_norm)):

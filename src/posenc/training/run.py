@@ -94,6 +94,8 @@ def _train(
         import_dynamo()
         from posenc.training.fit import TrainingRun
     freeze_imports()
+    tokens = settings.batch_size * settings.context // this_rank().world_size
+    hardware = hardware.for_run(settings.steps, tokens, experiment.parameters())
     summary = TrainingRun(experiment, prepared, settings, directory, hardware, signals, timer).train()
     if summary is None:
         return show_finished(directory)
