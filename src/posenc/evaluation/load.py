@@ -76,7 +76,7 @@ def _configuration(run: Path) -> dict[str, Any]:
 
     file = run / "config.yaml"
     config = read_mapping(file)
-    if "attention" not in config:
+    if "intervention" not in config:
         raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     try:
         check_groups(config, ("tokenizer", "objective", "model", "pos", "intervention", "attention"))
