@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from posenc.config.command_line import flags_first, one_sentence_errors
 from posenc.config.compose import register_resolvers
+from posenc.config.overrides import check_single_run
 from posenc.sweeps.callback import failures_noted
 
 register_resolvers()
@@ -24,6 +25,8 @@ def main(cfg: DictConfig) -> float | None:
     """
     hydra_config = HydraConfig.get()
     with failures_noted() if hydra_config.mode is RunMode.MULTIRUN else one_sentence_errors():
+        if hydra_config.mode is not RunMode.MULTIRUN:
+            check_single_run(hydra_config)
         from posenc.training.run import run
 
         return run(cfg, choices=dict(hydra_config.runtime.choices))["val_loss"]

@@ -55,6 +55,7 @@ def text(
 
 WRONG_CHOICES = [
     train("pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
+    train("pos=RoPE", "pos=RoPE is not a choice; did you mean pos=rope"),
     train("pos=", "pos= is not a choice"),
     train("pos=null", "pos= is not a choice"),
     train("pos=[rope,none]", "pos=['rope', 'none'] is not a choice"),
@@ -107,7 +108,10 @@ WRONG_GRAMMAR = [
     train("--cfg nothing", "invalid choice: 'nothing'"),
     train("--config-name=other", "Cannot find primary config 'other'"),
     train("name=${nothing}", "Interpolation key 'nothing' not found"),
-    train("seed=1,2", "Ambiguous value for argument 'seed=1,2'"),
+    train("data.path=a=b.txt", "and what is no plain word is quoted twice"),
+    train(f"seed={'9' * 5000}", "cannot be read: Exceeds the limit (4300 digits)"),
+    train(f"data.path={'[' * 300}", "cannot be read: arguments look like"),
+    train("--resolve", "The --resolve flag can only be used in conjunction with --cfg"),
 ]
 
 WRONG_VALUES = [
@@ -189,6 +193,7 @@ HUGE_VALUES = [
 
 WRONG_TEXTS = [
     train("data=text", "data.path is missing"),
+    train("data=text data.path=~/nowhere.txt", "/nowhere.txt does not exist"),
     train("data=text data.path=/nowhere.txt", "data.path=/nowhere.txt does not exist"),
     train("data=text data.path={root}/conf/pos", "/conf/pos holds no text: wanted .txt, .jsonl, .parquet"),
     train("data=text data.path=/dev/zero", "data.path=/dev/zero holds no text"),
@@ -256,6 +261,7 @@ WRONG_PLACES = [
     Wrong(("-m", "runs={here}/mine", "seed=0,1"), "/mine cannot be written to", made=read_only("mine")),
     Wrong(("cache={here}/file",), "/file cannot be written to: Not a directory", files={"file": b""}),
     Wrong(("cache={here}/mine",), "/mine cannot be written to: Permission denied", made=read_only("mine")),
+    train(f"cache={LONG * 20}", "cannot be written to: File name too long"),
     train("cache=/proc/cache", "cache=/proc/cache cannot be written to"),
     train("hydra.run.dir=/tmp", "hydra.run.dir cannot be set"),
     train("-m hydra.sweep.dir=../elsewhere seed=0,1", "hydra.sweep.dir cannot be set"),
@@ -290,7 +296,26 @@ WRONG_SWEEPS = [
     train("-m experiment=tuned seed=1000", "seed=1000 is the search's"),
     train("-m experiment=tuned steps=10,20", "steps cannot be swept here"),
     train("-m hydra/sweeper=best_against_best", "pos is missing: this search compares"),
-    train("-m hydra/launcher=joblib hydra.launcher.jobs=2", "Could not override 'hydra.launcher.jobs'"),
+    train("-m hydra/launcher=joblib hydra.launcher.njobs=2", "did you mean hydra.launcher.n_jobs"),
+    train("-m hydra/launcher=slurm hydra.launcher.partion=gpu", "did you mean hydra.launcher.partition"),
+    train("-m hydra/launcher=joblib hydra.launcher.n_jobs=0", "hydra.launcher.n_jobs=0 must be at least 1"),
+    train("-m seed=range(0,1000000000)", "seed=range(0,1000000000) has too many values"),
+    train("-m seed=range(0,5,0)", "its step must not be 0"),
+    train("-m seed=range(0,200) context=range(4,200)", "these are 39,200 runs: a sweep has at most 10,000"),
+    train("-m pos=glob(*)", "pos=glob(*) cannot be swept: list the values"),
+    train("-m optim.lr=interval(0,1)", "optim.lr=interval(0,1) cannot be swept: list the values"),
+]
+
+FORGOTTEN_MULTIRUN = [
+    train("seed=1,2", "seed=1,2 is a sweep: add -m"),
+    train("pos=rope,none", "pos=rope,none is a sweep: add -m"),
+    train("seed=range(0,3)", "seed=range(0,3) is a sweep: add -m"),
+    train("hydra/launcher=joblib", "hydra/launcher=joblib is a sweep: add -m"),
+    train("hydra/launcher=slurm experiment=smoke", "hydra/launcher=slurm is a sweep: add -m"),
+    train("hydra/sweeper=best_against_best", "hydra/sweeper=best_against_best is a sweep: add -m"),
+    train("+sweep=positions", "+sweep=positions is a sweep: add -m"),
+    train("experiment=tuned", "experiment=tuned is a sweep: add -m"),
+    train("experiment=families pos=rope", "experiment=families is a sweep: add -m"),
 ]
 
 CONFIGURATION = """\
@@ -298,6 +323,7 @@ seed: 0
 context: 16
 batch_size: 2
 pos: {_target_: posenc.positions.PositionScheme}
+intervention: {_target_: posenc.interventions.nothing}
 model: {_target_: posenc.model.Transformer, layers: 1, width: 8, heads: 1}
 attention: {_target_: posenc.model.Softmax}
 objective: {_target_: posenc.objectives.objective.Causal}
@@ -333,7 +359,11 @@ OTHER_COMMANDS = [
     other("posenc.sample {here}/run", "step-000000010.ckpt holds more than tensors and plain data", RUN),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"{"}),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"\xff"}),
-    other("posenc.sample {here}/run", "by an earlier version", {**RUN, "run/config.yaml": b"[1]"}),
+    other(
+        "posenc.sample {here}/run",
+        "config.yaml cannot be read: it holds no mapping",
+        {**RUN, "run/config.yaml": b"[1]"},
+    ),
     other("posenc.sample run --tokens=many", "argument --tokens: invalid int value: 'many'"),
     other("posenc.sample run --tokens=0", "--tokens=0 must be between 1 and 1000000"),
     other("posenc.sample run --temperature=nan", "--temperature=nan must be between 0.01 and 100"),
@@ -354,6 +384,7 @@ OTHER_COMMANDS = [
         "layers: 1,", "layers: '${oc.env:POSENC_SECRET}',", "model.layers=${oc.env:POSENC_SECRET} must be a whole"
     ),
     stranger("layers: 1,", "", "model.layers is missing"),
+    stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "intervention is missing"),
     stranger("width: 8", f"width: {10**9}", "need at least"),
     stranger("seed: 0", "seed: zero", "seed must be a whole number"),
     stranger(
@@ -388,5 +419,6 @@ WRONG: tuple[Wrong, ...] = (
     *WRONG_PLACES,
     *STRANGE_CALLS,
     *WRONG_SWEEPS,
+    *FORGOTTEN_MULTIRUN,
     *OTHER_COMMANDS,
 )

@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import re
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,12 +14,17 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.compose import choices_in
-from posenc.config.overrides import check_sweep, not_a_choice, refuse, unknown_key
+from posenc.config.overrides import LOOKS, MULTIRUN, check_sweep, not_a_choice, refuse, unknown_key
 from posenc.config.secrets import hidden, refuse_secrets
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
 
 INTERRUPTED = 130
+
+READERS = ("__main__", __name__, "posenc.config.compose", "posenc.config.overrides")
+"""The modules that have libraries read the command line; a library that others call fails by a fault of theirs."""
+
+LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
 
 @contextmanager
@@ -31,12 +38,12 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         conf: the folder of the configuration, to say what would be right.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
-    adopt_srun()
     try:
+        adopt_srun()
         refuse_secrets(arguments)
         if conf is not None:
             refuse(arguments, choices_in(conf))
-            if {"-m", "--multirun"} & set(arguments):
+            if MULTIRUN & set(arguments):
                 if this_rank().world_size > 1:
                     raise UserError("a sweep starts the ranks of its runs itself: leave torchrun or srun away")
                 check_sweep(arguments, conf)
@@ -60,6 +67,17 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         if error.name is None or error.name.startswith("posenc"):
             raise
         _leave(missing_package(error), MISUSE)
+    except Exception as error:
+        if not _while_reading(error):
+            raise
+        _leave(first_line(error), MISUSE)
+
+
+def _while_reading(error: Exception) -> bool:
+    """Whether a library raised an error while it read the command line: one of the program itself is a fault in it."""
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = [name for name in modules if name.startswith(("__main__", "posenc.", "hydra_plugins.posenc"))]
+    return modules[-1] != ours[-1] and ours[-1] in READERS
 
 
 class Arguments(argparse.ArgumentParser):
@@ -70,13 +88,19 @@ class Arguments(argparse.ArgumentParser):
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
-    """The same command line with options such as -m before the key=value pairs, where Hydra's parser wants them."""
-    return sorted(arguments, key=lambda argument: "=" in argument and not argument.startswith("-"))
+    """The same command line with options such as -m before the key=value pairs, where Hydra's parser wants them.
+
+    A value that begins with ~/ is a file at home, as for a shell.
+    """
+    home = os.path.expanduser("~")
+    at_home = [re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", argument) for argument in arguments]
+    return sorted(at_home, key=lambda argument: "=" in argument and not argument.startswith("-"))
 
 
 def _leave(sentence: str, code: int) -> NoReturn:
-    # A value may hold what starts a new line or colours a terminal.
-    report_error("".join(character if character.isprintable() else " " for character in hidden(sentence)), code)
+    # A value may hold what starts a new line or colours a terminal, and be of any length.
+    shown = "".join(character if character.isprintable() else " " for character in hidden(sentence))
+    report_error(LONG_WORD.sub(r"\1...\2", shown), code)
     sys.exit(code)
 
 
@@ -86,7 +110,7 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
     if ours is not None:
         return str(ours)
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: arguments look like pos=rope or optim.lr=0.001"
+        return f"{error.override!r} cannot be read: {LOOKS}"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, choice = error.missing_cfg_file.rpartition("/")
         return not_a_choice(group, choice, error.options)

@@ -37,17 +37,27 @@ def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str
         conf: the folder of the configuration files.
         overrides: as on the command line.
     """
+    configuration = with_hydra(conf, overrides)
+    return without_hydra(configuration), dict(configuration.hydra.runtime.choices)
+
+
+def with_hydra(conf: Path, overrides: Iterable[str]) -> DictConfig:
+    """The same configuration, with Hydra's own under the key `hydra`."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
     register_resolvers()
     GlobalHydra.instance().clear()  # train.py may have ended with an error in the middle of composing
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
-        configuration = compose("config", overrides=list(overrides), return_hydra_config=True)
-    choices = dict(configuration.hydra.runtime.choices)
-    with open_dict(configuration):
-        del configuration["hydra"]
-    return configuration, choices
+        return compose("config", overrides=list(overrides), return_hydra_config=True)
+
+
+def without_hydra(configuration: DictConfig) -> DictConfig:
+    """A copy without the key `hydra`."""
+    copied = configuration.copy()
+    with open_dict(copied):
+        del copied["hydra"]
+    return copied
 
 
 def choices_in(conf: Path) -> dict[str, set[str]]:

@@ -196,7 +196,9 @@ def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
     known = sorted(known)
     last = key.rpartition(".")[2]
     same_ending = [name for name in known if name.rpartition(".")[2] == last]
-    close = same_ending[:3] or difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+    small = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(key.lower(), small, n=3, cutoff=0.5)
+    close = same_ending[:3] or [small[name] for name in near]
     if close:
         return f"did you mean {' or '.join(prefix + name for name in close)}?"
     if len(known) > 12:

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 
 from posenc.errors import UserError
 
-_NAMES = re.compile(r"(^|[._-])(api_?key|(?<!per_)key|token|secret|passw(or)?d)$", re.IGNORECASE)
-"""What keys and variables that hold one are called; `tokenizer`, `tokens` and `queries_per_key` are none."""
+_NAMES = re.compile(r"(^|[._-])(api[_-]?key|token|secret|passw(or)?d)$", re.IGNORECASE)
+"""What arguments that hold one are called; `tokenizer`, `tokens` and `queries_per_key` are none."""
+
+_VARIABLES = ("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""The variables that W&B and the Hugging Face hub read theirs from."""
 
 _VALUES = re.compile(r"\b([0-9a-f]{40}|wandb_v\d+_\w{20,}|hf_[A-Za-z0-9]{20,})\b")
 """What W&B's and the Hugging Face hub's look like."""
@@ -36,7 +39,7 @@ def refuse_secrets(arguments: Iterable[str]) -> None:
 
 def hidden(text: str) -> str:
     """The text with *** for everything in it that is, or looks like, a secret."""
-    for name, value in os.environ.items():
-        if _NAMES.search(name) and len(value) >= _SHORTEST:
+    for value in map(os.environ.get, _VARIABLES):
+        if value is not None and len(value) >= _SHORTEST:
             text = text.replace(value, "***")
     return _VALUES.sub("***", text)

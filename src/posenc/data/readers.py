@@ -65,7 +65,7 @@ def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
     except UnicodeEncodeError as error:
         raise UserError(f"{file} holds half a surrogate pair, which is not text") from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
+        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _format(file: Path) -> str:

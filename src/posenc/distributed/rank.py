@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 
+from posenc.errors import UserError
+
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
@@ -29,6 +31,10 @@ def this_rank() -> Rank:
     """That of this process; by itself it is the only one."""
     if any(name not in os.environ for name in (*VARIABLES, *ADDRESS)):
         return Rank()
+    for name in VARIABLES:
+        if not os.environ[name].isdecimal():
+            value = os.environ.pop(name)  # without it this process is alone, and says so itself
+            raise UserError(f"the environment's {name}={value} must be a whole number, as torchrun sets it")
     return Rank(*(int(os.environ[name]) for name in VARIABLES))
 
 

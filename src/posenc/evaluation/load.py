@@ -79,7 +79,7 @@ def _configuration(run: Path) -> dict[str, Any]:
     if "attention" not in config:
         raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     try:
-        check_groups(config, ("tokenizer", "objective", "model", "pos", "attention"))
+        check_groups(config, ("tokenizer", "objective", "model", "pos", "intervention", "attention"))
     except UserError as error:
         raise UserError(f"{file} is not one that this program writes: {error}") from error
     for key in ("seed", "context", "batch_size"):
