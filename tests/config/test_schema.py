@@ -75,6 +75,12 @@ def test_every_scheme_of_every_family_and_objective_takes_a_training_step(scheme
     assert losses[2] < losses[0]
 
 
+@pytest.mark.parametrize("intervention", sorted(file.stem for file in (CONF / "intervention").glob("*.yaml")))
+def test_every_intervention_takes_a_training_step(intervention):
+    losses = losses_of_a_few_steps(composed("pos=sinusoidal", f"intervention={intervention}", *SMALL))
+    assert losses[2] < losses[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -16,7 +16,6 @@ from posenc.interventions import (
 )
 from posenc.model import Transformer
 from posenc.positions import Alibi, PositionScheme, Rotary, Sinusoidal
-from tests.conftest import CONF
 
 HEADS, WIDTH, T = 2, 16, 12
 TOKENS = torch.randint(0, 50, (2, T), generator=torch.Generator().manual_seed(3))
@@ -163,14 +162,6 @@ def test_two_interventions_go_together():
 def test_impossible_values_are_refused(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
-
-
-@pytest.mark.parametrize("name", sorted(file.stem for file in (CONF / "intervention").glob("*.yaml")))
-def test_every_intervention_trains_from_the_command_line(name, train):
-    result = train(
-        "experiment=smoke", "logger=csv", "trainer=cpu", "pos=sinusoidal", f"intervention={name}", "steps=10"
-    )
-    assert result.returncode == 0, result.stderr
 
 
 def test_a_run_begins_and_ends_an_intervention_at_its_steps(train, tmp_path):
