@@ -384,7 +384,7 @@ OTHER_COMMANDS = [
         "layers: 1,", "layers: '${oc.env:POSENC_SECRET}',", "model.layers=${oc.env:POSENC_SECRET} must be a whole"
     ),
     stranger("layers: 1,", "", "model.layers is missing"),
-    stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "intervention is missing"),
+    stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
     stranger("width: 8", f"width: {10**9}", "need at least"),
     stranger("seed: 0", "seed: zero", "seed must be a whole number"),
     stranger(
