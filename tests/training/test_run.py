@@ -37,6 +37,7 @@ def test_every_scheme_learns_more_than_position_free_statistics(scheme, train, t
     run = only(tmp_path / "runs" / "smoke" / scheme, "seed0-*")
     summary = json.loads((run / "summary.json").read_text())
     assert summary["val_loss"] < 2.75
+    assert 0 < summary["val_loss_se"] < 0.1
     assert summary["bits_per_byte"] == pytest.approx(summary["val_loss"] / 0.693147, rel=1e-5)
     added = [bool(row["position_share"]) for row in read_csv(run / "metrics.csv")]
     assert added == [scheme in ("learned", "sinusoidal")] * 3
@@ -64,7 +65,6 @@ def test_a_run_directory_holds_everything(finished):
     assert [int(row["step"]) for row in rows] == [5, 10, 15, 20]
     assert [int(row["tokens"]) for row in rows] == [1280, 2560, 3840, 5120]
     assert [bool(row["val_loss"]) for row in rows] == [False, True, False, True]
-    assert [0 < float(row["val_loss_se"] or 0) < 0.2 for row in rows] == [False, True, False, True]
     summary = json.loads((run / "summary.json").read_text())
     wanted = "pos seed steps tokens parameters val_loss bits_per_byte seconds tokens_per_s"
     wanted += " versions hardware commit"
