@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, mean, reached, speed_up
+from posenc.analysis.convergence import Estimate, figures_only, mean, reached, speed_up
 from posenc.analysis.results import SEARCH, Result
 from posenc.errors import UserError
 
@@ -87,9 +87,9 @@ def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point
             Point(
                 tokens,
                 level,
-                _figures_only(_ratio(tokens, list(needed.values()))),
+                figures_only(_ratio(tokens, list(needed.values()))),
                 {seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
-                _figures_only(mean(gaps)) if gaps else None,
+                figures_only(mean(gaps)) if gaps else None,
                 level > floors[tokens] - PLATEAU,
             )
         )
@@ -117,13 +117,6 @@ def _ratio(tokens: int, needed: Sequence[float]) -> Estimate:
     return speed_up([tokens] * len(needed), needed)
 
 
-def _figures_only(estimate: Estimate) -> Estimate:
-    """Without its interval where there are too few seeds for one."""
-    if estimate.seeds >= SEEDS_FOR_A_VERDICT:
-        return estimate
-    return Estimate(estimate.value, None, None, estimate.seeds, estimate.missed)
-
-
 def trend(points: Sequence[Point]) -> Trend | None:
     """How N changes with D, over the points off the plateau; None with fewer than two of them in every seed."""
     slopes = []
@@ -132,7 +125,7 @@ def trend(points: Sequence[Point]) -> Trend | None:
         finite = [(math.log(tokens), math.log(n)) for tokens, n in known if 0 < n < math.inf]
         if len(finite) >= 2:
             slopes.append(float(stats.linregress(*np.transpose(finite)).slope))
-    return Trend(_figures_only(mean(slopes)), len(slopes)) if slopes else None
+    return Trend(figures_only(mean(slopes)), len(slopes)) if slopes else None
 
 
 def trials(results: Iterable[Result]) -> dict[str, list[tuple[float, Result]]]:

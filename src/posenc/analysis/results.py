@@ -119,8 +119,13 @@ def result_of(run: Run, defaults: Defaults, search_seeds: Sequence[int]) -> Resu
     configuration = {**run.setting, "pos": run.scheme, "seed": run.seed}
     key = key_of(configuration, corpus_of(run.setting), defaults, search_seeds)
     summary = run.summary
-    error = summary.get("val_loss_se", math.nan)
-    return Result(*key, summary["val_loss"], error, summary["bigram_loss"], summary["commit"] or "unknown")
+    return Result(
+        *key,
+        round(summary["val_loss"], 6),
+        round(summary.get("val_loss_se", math.nan), 6),
+        round(summary["bigram_loss"], 6),
+        summary["commit"] or "unknown",
+    )
 
 
 def corpus_of(configuration: Mapping[str, Any]) -> str:

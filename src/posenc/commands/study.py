@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,18 +37,17 @@ class Study:
         self.experiment = f"experiment={self.plan['experiment']}"
         self._of_choices: dict[tuple[str, str], Defaults] = {}
 
-    def lines(self) -> Iterator[tuple[str, list[str]]]:
-        """For every run of the plan, in its order: the name of its arm, and its arguments for train.py."""
+    def lines(self) -> Iterator[list[str]]:
+        """The arguments of train.py for every run of the plan, in its order."""
         for block in self.plan["blocks"]:
-            for units, seed, (name, arm) in itertools.product(block["units"], block["seeds"], block["arms"].items()):
-                steps = units * self.plan["unit"]
-                yield name, [self.experiment, *shlex.split(arm), f"steps={steps}", f"seed={seed}"]
+            for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
+                yield [self.experiment, *shlex.split(arm), f"steps={units * self.plan['unit']}", f"seed={seed}"]
 
     def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
         """The arguments of train.py for every run that runs.csv does not have, in the plan's order."""
         known = {result.key for result in self.results}
         corpora = {key[0] for key in known}
-        for _, line in self.lines():
+        for line in self.lines():
             if not any(self.key([*line, *overrides], corpus) in known for corpus in corpora):
                 yield shlex.join([*line, *overrides])
 
@@ -58,6 +57,28 @@ class Study:
         from posenc.analysis.results import read_results
 
         return read_results(self.folder / "runs.csv")
+
+    def curves(self, arm: str) -> dict[int, tuple[list[float], list[float]]]:
+        """Of the finished runs of an arm, by seed: steps and validation losses.
+
+        Args:
+            arm: its overrides in the plan; it has one budget.
+        """
+        _, setting, pos, _, _, *own = self.key([self.experiment, *shlex.split(arm)], "")
+        wanted = tuple(map(str, (setting, pos, *own)))
+        curves: dict[int, tuple[list[float], list[float]]] = {}
+        for row in self._curve_rows:
+            if wanted == tuple(row[name] for name in ("setting", "pos", "lr", "scale", "base")):
+                steps, losses = curves.setdefault(int(row["seed"]), ([], []))
+                steps.append(int(row["at_tokens"]) / int(row["tokens"]) * self.plan["unit"])
+                losses.append(float(row["val_loss"]))
+        return curves
+
+    @cached_property
+    def _curve_rows(self) -> list[dict[str, str]]:
+        from posenc.storage.csv_files import read_csv
+
+        return read_csv(self.folder / "curves.csv")
 
     def take_in(self, folders: Sequence[Path]) -> None:
         """Add the finished runs of some folders to runs.csv and their curves to curves.csv; what is there stays.
@@ -138,13 +159,16 @@ def _plan(file: Path) -> dict[str, Any]:
     from posenc.storage.reading import read_mapping
 
     plan = read_mapping(file)
-    wanted = {"experiment", "unit", "search_seeds", "blocks"}
-    if missing := wanted - plan.keys():
+    if missing := {"experiment", "unit", "search_seeds", "blocks"} - plan.keys():
         raise UserError(f"{file} cannot be read: it lacks {', '.join(sorted(missing))}")
-    for block in plan["blocks"]:
+    common = {name: plan[name] for name in ("units", "seeds") if name in plan}
+    blocks = [{**common, **block} for block in plan["blocks"]]
+    for block in blocks:
+        if missing := {"units", "seeds", "arms"} - block.keys():
+            raise UserError(f"{file} cannot be read: a block lacks {', '.join(sorted(missing))}")
         if isinstance(block["arms"], list):  # arms that need no name are named by what they are
             block["arms"] = {arm: arm for arm in block["arms"]}
-    return plan
+    return {**plan, "blocks": blocks}
 
 
 def _composed(overrides: tuple[str, ...], resolve: bool) -> tuple[dict[str, Any], dict[str, str]]:
