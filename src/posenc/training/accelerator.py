@@ -92,7 +92,7 @@ class Hardware:
         return nullcontext()
 
     def whole(self, model: Transformer, run: Path) -> Transformer:  # noqa: ARG002
-        """The trained model with all of its weights on this rank, from memory or from the last checkpoint of its run."""
+        """The trained model with all of its weights, from memory or from the last checkpoint of its run."""
         return model
 
     def for_run(self, steps: int, tokens: int, parameters: int) -> Self:
