@@ -169,7 +169,8 @@ def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], Part]:
         found |= products(name, "backward", shape.tokens, inputs, outputs)
     if shape.vocab_size < LARGE:
         return found | products(HEAD, "backward", shape.tokens, width, shape.vocab_size)
-    # A large vocabulary's logits come in chunks, whose gradient is made while they are at hand.
+    # A large vocabulary's logits come in chunks, whose gradient is made while they are at hand: in the forward, as the
+    # whole of the cross-entropy.
     columns = -(-shape.vocab_size // ALIGNED) * ALIGNED
     for rows in {min(CHUNK, shape.tokens), shape.tokens % CHUNK} - {0}:
         found |= products(HEAD, "forward", rows, width, columns)

@@ -76,6 +76,8 @@ def computed(
     model: Transformer, batch: tuple[Tensor, Tensor], device: torch.device, reduced: bool
 ) -> tuple[float, Mapping[str, Tensor]]:
     """The loss and its gradient by each weight, on the CPU in float32."""
+    # Linear attention's products stay out of autocast: beside bf16 a GPU makes them in TF32, as in a run.
+    torch.set_float32_matmul_precision("high" if reduced else "highest")
     model.to(device).zero_grad()
     with torch.autocast(device.type, torch.bfloat16, enabled=reduced):
         loss = loss_of(model, *(part.to(device) for part in batch))
@@ -101,8 +103,6 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", help="some cases, like 'pos=t5 objective=masked'; default: all")
     given = parser.parse_args()
     device, lengths = turns.chosen(given.device), [int(length) for length in given.lengths.split(",")]
-    # Linear attention's products stay in float32: as in a run, in TF32 on a GPU.
-    torch.set_float32_matmul_precision("high" if device.type == "cuda" else "highest")
     rows, wrong = [], []
     for case in given.only or cases():
         try:

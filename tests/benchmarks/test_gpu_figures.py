@@ -53,7 +53,7 @@ def test_a_part_over_its_time_is_killed_and_one_without_a_text_says_so(taken):
 
 
 def test_every_run_that_is_asked_for_can_be_trained():
-    lines = {line for part in module("gpu").PARTS for line in part.commands if line.startswith("train.py")}
+    lines = {line for part in module("gpu_parts").PARTS for line in part.commands if line.startswith("train.py")}
     assert len(lines) > 8
     for line in lines:
         words = shlex.split(line.format(runs="runs", data="README.md"))[1:]

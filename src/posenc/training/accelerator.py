@@ -16,11 +16,9 @@ from posenc.distributed import this_rank
 from posenc.errors import UserError
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
+from posenc.training.step import Loss
 
 Precision = Literal["auto", "32-true", "bf16-mixed"]
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Of inputs and targets, (B, T) each."""
 
 LAUNCHING = 0.01
 """Seconds that an uncompiled step takes at least: Python starts its kernels one by one."""
