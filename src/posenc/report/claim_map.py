@@ -107,12 +107,11 @@ def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: A
 def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
     for point in points:
         if 0 < point.advantage.value < math.inf:
-            axes.plot(
-                point.tokens, point.advantage.value, "o", color=_GREY if point.plateau else "#7f7f7f", markersize=4
-            )
+            color = _GREY if point.plateau else "#606060"
+            axes.plot(point.tokens, point.advantage.value, "o", color=color, markersize=4)
             axes.annotate(
-                label, (point.tokens, point.advantage.value), xytext=(5, 3), textcoords="offset points", fontsize=7,
-                color="#606060",
+                label, (point.tokens, point.advantage.value), xytext=(-6, 0), textcoords="offset points", fontsize=7,
+                ha="right", va="center", color=color,
             )  # fmt: skip
 
 
