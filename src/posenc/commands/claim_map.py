@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.files import CONF
 
-CONF = Path(__file__).parents[3] / "conf"
 RESULTS = Path("results/claim-map")
 EXPERIMENT = "experiment=claim_map"
 ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
@@ -17,7 +17,7 @@ ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="python -m posenc.claim_map", description=__doc__)
+    parser = Arguments(prog="posenc claim_map", description=__doc__)
     parser.add_argument("folders", nargs="*", type=Path, help="runs to take in: finished ones, at any depth")
     parser.add_argument(
         "--results", type=Path, default=RESULTS, help="holds plan.yaml and runs.csv; default: %(default)s"

@@ -24,7 +24,7 @@ DELETED = ""
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="python -m posenc.extrapolate", description=__doc__)
+    parser = Arguments(prog="posenc extrapolate", description=__doc__)
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate what was evaluated before")
     given = parser.parse_args(arguments)
