@@ -12,6 +12,7 @@ COMMANDS = {
     "export": "a finished run as a model of Hugging Face's transformers",
     "profile": "where the time of a training step goes",
     "claim_map": "how RoPE's advantage changes with the budget",
+    "why": "how much of it each intervention explains",
     "wandb_report": "a report of a sweep on W&B's server",
 }
 

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from posenc.analysis.claim_map import Result, advantage, pooled_sd, read_results, rows, seeds_needed, tokens_to, trend
+from posenc.analysis.claim_map import advantage, tokens_to, trend
+from posenc.analysis.results import Result, pooled_sd, read_results, rows, seeds_needed
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 
@@ -14,7 +15,7 @@ FASTER = {"rope": 1.6, "sinusoidal": 1.0}
 def result(pos, tokens, seed=0, loss=None, **other):
     """A run whose loss falls linearly in log D, sooner for RoPE by a factor that is the same at every budget."""
     law = 2.2 - 0.2 * math.log2(tokens / UNIT * FASTER[pos]) + 0.003 * seed
-    values = {"lr": 0.003, "scale": "", "base": "", "bigram_loss": 2.6, "commit": "abc", **other}
+    values = {"lr": 0.003, "scale": "", "base": "", "val_loss_se": 0.01, "bigram_loss": 2.6, "commit": "abc", **other}
     return Result("wiki", "backbone", pos, seed, tokens, val_loss=law if loss is None else loss, **values)
 
 
@@ -93,6 +94,8 @@ def test_results_are_read_as_they_were_written(tmp_path):
     lines = [",".join(map(str, row.values())) for row in rows(backbone())]
     atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
     assert sorted(read_results(tmp_path / "runs.csv"), key=str) == sorted(backbone(), key=str)
-    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x"]) + "\n")
-    with pytest.raises(UserError, match=r"runs.csv, line 2 cannot be read"):
+    atomic_write(
+        tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x,1,1,,,1,1,1,abc"]) + "\n"
+    )
+    with pytest.raises(UserError, match=r"runs.csv, row 1, column seed cannot be read"):
         read_results(tmp_path / "runs.csv")

@@ -26,7 +26,12 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("map")
     (folder / "text.txt").write_text("".join(f"Line {number} of a text.\n" for number in range(2000)))
     arms = ["pos=rope", "pos=sinusoidal pos.scale=0.1"]
-    plan = {"unit": 10, "search_seeds": [9], "blocks": [{"units": [1], "seeds": [0], "arms": arms}]}
+    plan = {
+        "experiment": "claim_map",
+        "unit": 10,
+        "search_seeds": [9],
+        "blocks": [{"units": [1], "seeds": [0], "arms": arms}],
+    }
     (folder / "kept").mkdir()
     (folder / "kept" / "plan.yaml").write_text(yaml.safe_dump(plan))
     lines = command(folder, "-m", "posenc.claim_map", "--results", "kept", "--todo", "data.path=text.txt", *SHORT)
@@ -61,4 +66,4 @@ def test_a_folder_without_a_plan_is_refused(tmp_path):
     line = [sys.executable, "-m", "posenc.claim_map", "--results", str(tmp_path)]
     result = subprocess.run(line, env=clean_environment(), capture_output=True, text=True)
     assert result.returncode == 2
-    assert f"--results={tmp_path}: plan.yaml cannot be read" in result.stderr
+    assert f"--results={tmp_path}: {tmp_path}/plan.yaml cannot be read" in result.stderr

@@ -77,6 +77,13 @@ class Estimate:
         return self.low is not None and self.high is not None and self.low > 0 and self.high <= WIDEST * self.low
 
 
+def figures_only(estimate: Estimate) -> Estimate:
+    """An estimate without its interval where there are too few seeds for one."""
+    if estimate.seeds >= SEEDS_FOR_A_VERDICT:
+        return estimate
+    return Estimate(estimate.value, None, None, estimate.seeds, estimate.missed)
+
+
 @dataclass(frozen=True)
 class Band:
     """Estimates along an axis; where there is no interval, low and high are the value."""

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.claim_map import Point, Result, Trend, pooled_sd, seeds_needed, trend, trials
+from posenc.analysis.claim_map import Point, Trend, trend, trials
 from posenc.analysis.convergence import Estimate
+from posenc.analysis.results import Result, pooled_sd, seeds_needed
 from posenc.report.figures import STYLE
 
 if TYPE_CHECKING:

@@ -75,6 +75,12 @@ LOGGED = (
         "the share of the first norm's input variance that an additive position encoding makes up",
         "variance over the channels, mean over the tokens of fixed validation windows; empty where nothing is added",
     ),
+    Metric(
+        "val_loss_se", "standard error of the validation loss", "nats per token",
+        "how far the mean over the validation windows may be from that over all of the validation text",
+        "standard deviation over validation batches, over the root of their number; all runs read the same windows, so "
+        "that differences between runs are surer than this", 4,
+    ),
 )  # fmt: skip
 """The columns of metrics.csv."""
 

@@ -23,6 +23,7 @@ GRACE = 3.0
 NAMES = {
     "train_loss": "train/loss",
     "val_loss": "val/loss",
+    "val_loss_se": "val/loss_se",
     "learning_rate": "train/learning_rate",
     "gradient_norm": "train/gradient_norm",
     "tokens_per_s": "speed/tokens_per_s",

@@ -126,6 +126,7 @@ class TrainingRun:
             "tokens": row["tokens"],
             "parameters": self.parameters,
             "val_loss": row["val_loss"],
+            **{name: row[name] for name in ("val_loss_se",) if name in row},
             "seconds": row["seconds"],
             "tokens_per_s": round(tokens_per_s),
             **({} if of_a_token is None else {"mfu": tokens_per_s * of_a_token}),

@@ -177,10 +177,10 @@ class MetricsWriter(Callback):
         """Validate if it is time, and write the row; both stay pending if the run is to stop before its end."""
         if self.row["step"] % self.settings.eval_every == 0:
             with self.timer.within(VALIDATION):
-                loss = self._validate(trainer, pl_module)
-            if loss is None:
+                measured = self._validate(trainer, pl_module)
+            if measured is None:
                 return
-            self.row["val_loss"] = loss
+            self.row |= measured
             self._probe(trainer, pl_module)
         self._pending = False
         if trainer.is_global_zero:
@@ -191,16 +191,24 @@ class MetricsWriter(Callback):
                 self.show(self.row)
 
     @torch.no_grad()
-    def _validate(self, trainer: Trainer, pl_module: Any) -> float | None:
-        """Mean loss over all validation windows; None if a signal leaves it to the next start."""
-        total = torch.zeros((), device=pl_module.device)
+    def _validate(self, trainer: Trainer, pl_module: Any) -> dict[str, float] | None:
+        """Mean loss over all validation windows and its standard error; None if a signal leaves it to the next start.
+
+        The error is that of a mean over batches, which count for as many tokens as they predict; one batch has none.
+        """
+        moments = torch.zeros(3, device=pl_module.device)  # the mean, the mean square, how many batches
         for batch in pl_module.val_dataloader():
             # After the last step there is no next start that would validate.
             if self.signals.asked is not None and self.row["step"] < self.settings.steps:
                 return None
             with trainer.precision_plugin.forward_context():
-                total += pl_module.validation_step(batch, 0)
-        return trainer.strategy.reduce(total, reduce_op="sum").item()
+                part = pl_module.validation_step(batch, 0)
+            if share := batch[2]:
+                moments += torch.stack([part, part.square() / share, torch.ones_like(part)])
+        loss, square, batches = trainer.strategy.reduce(moments, reduce_op="sum").tolist()
+        if batches == 1:
+            return {"val_loss": loss}
+        return {"val_loss": loss, "val_loss_se": math.sqrt(max(0.0, square - loss**2) / (batches - 1))}
 
     def _probe(self, trainer: Trainer, pl_module: Any) -> None:
         """What the model does with positions: the encoding's share of the input and, where it is time, its heads."""

@@ -1,0 +1,185 @@
+"""Finished runs as text, so that they outlive the machine that trained them: the rows of runs.csv and curves.csv."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from scipy import stats
+
+from posenc.analysis.convergence import CONFIDENCE
+from posenc.analysis.runs import Run
+from posenc.errors import UserError
+from posenc.storage.csv_files import read_csv
+
+BACKBONE, SEARCH = "backbone", "search"
+
+FACTORS = (
+    "model", "model.width", "model/family", "attention", "objective", "tokenizer", "tokenizer.vocab_size", "context",
+    "batch_size",
+)  # fmt: skip
+"""What may differ from the backbone beside the scheme, its hyperparameters, the seed and the budget."""
+
+COLUMNS_OF_THEIR_OWN = ("pos.scale", "pos.base")
+
+Key = tuple[str, str, str, int, int, float, str, str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: a row of runs.csv.
+
+    Attributes:
+        corpus: what it read.
+        setting: what differs from the experiment, `backbone` where nothing does, or `search` for a trial.
+        pos, seed, tokens: the arm, and its budget.
+        lr, scale, base: its own hyperparameters; empty where the scheme has none.
+        val_loss: at its end, nats per token.
+        val_loss_se: the standard error of that, over validation batches; NaN where it was not measured.
+        bigram_loss: of the bigram model on the same validation windows.
+        commit: of the code that trained it.
+    """
+
+    corpus: str
+    setting: str
+    pos: str
+    seed: int
+    tokens: int
+    lr: float
+    scale: str
+    base: str
+    val_loss: float
+    val_loss_se: float
+    bigram_loss: float
+    commit: str
+
+    @property
+    def key(self) -> Key:
+        """What makes it this run; two with one key are the same."""
+        return self.corpus, self.setting, self.pos, self.seed, self.tokens, self.lr, self.scale, self.base
+
+    @property
+    def arm(self) -> tuple[str, str, float, str, str]:
+        """What the runs of one arm share: setting, scheme and hyperparameters."""
+        return self.setting, self.pos, self.lr, self.scale, self.base
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a run is held against, so that its row names no more than what is its own.
+
+    Attributes:
+        experiment: the configuration of the experiment without any override, flat.
+        choices: the values in the files of its position scheme and intervention, without those that follow from the
+            model's.
+    """
+
+    experiment: Mapping[str, Any]
+    choices: Mapping[str, Any]
+
+    def setting(self, configuration: Mapping[str, Any]) -> str:
+        """What a flat configuration has of its own, as overrides; `backbone` if nothing."""
+        wanted = {name: self.experiment.get(name) for name in FACTORS} | {"intervention": "none", **self.choices}
+        own = {name: configuration.get(name, value) for name, value in wanted.items()}
+        changed = [
+            f"{name}={own[name]}"
+            for name, value in wanted.items()
+            if own[name] != value and name not in COLUMNS_OF_THEIR_OWN
+        ]
+        return " ".join(changed) or BACKBONE
+
+
+def key_of(configuration: Mapping[str, Any], corpus: str, defaults: Defaults, search_seeds: Sequence[int]) -> Key:
+    """The key of what a configuration trains.
+
+    Args:
+        configuration: flat, with `pos` and `seed`.
+        corpus: its name in runs.csv.
+        defaults: of the experiment, and of the scheme and intervention chosen.
+        search_seeds: those of trials.
+    """
+    seed = int(configuration["seed"])
+    return (
+        corpus,
+        SEARCH if seed in search_seeds else defaults.setting(configuration),
+        configuration["pos"],
+        seed,
+        int(configuration["steps"] * configuration["batch_size"] * configuration["context"]),
+        float(configuration["optim.lr"]),
+        str(configuration.get("pos.scale", "")),
+        str(configuration.get("pos.base", "")),
+    )
+
+
+def result_of(run: Run, defaults: Defaults, search_seeds: Sequence[int]) -> Result:
+    """The row of a finished run; arguments as in `key_of`."""
+    configuration = {**run.setting, "pos": run.scheme, "seed": run.seed}
+    key = key_of(configuration, corpus_of(run.setting), defaults, search_seeds)
+    summary = run.summary
+    return Result(
+        *key,
+        round(summary["val_loss"], 6),
+        round(summary.get("val_loss_se", math.nan), 6),
+        round(summary["bigram_loss"], 6),
+        summary["commit"] or "unknown",
+    )
+
+
+def corpus_of(configuration: Mapping[str, Any]) -> str:
+    """The name of a corpus in runs.csv: its choice, and the beginning of its text's fingerprint."""
+    return f"{configuration['data']}-{configuration['text'][:8]}"
+
+
+def curve_rows(run: Run, result: Result) -> list[dict[str, object]]:
+    """The validations of a run, rows of curves.csv."""
+    named = dict(zip(KEY_COLUMNS, result.key, strict=True))
+    measured = zip(run.curve["tokens"], run.curve["val_loss"], strict=True)
+    return [{**named, "at_tokens": int(tokens), "val_loss": round(loss, 5)} for tokens, loss in measured]
+
+
+KEY_COLUMNS = ("corpus", "setting", "pos", "seed", "tokens", "lr", "scale", "base")
+
+
+def read_results(file: Path) -> tuple[Result, ...]:
+    """The rows of runs.csv; none if there is no such file.
+
+    Raises:
+        UserError: naming the row that cannot be read.
+    """
+    try:
+        return TypeAdapter(tuple[Result, ...]).validate_python(tuple(read_csv(file)))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        row, *column = wrong["loc"]
+        at = f", column {column[0]}" if column else ""
+        raise UserError(f"{file}, row {int(row) + 1}{at} cannot be read: {wrong['msg']}") from error
+
+
+def rows(results: Iterable[Result]) -> list[dict[str, object]]:
+    """Rows of runs.csv in one order, so that the same results give the same file."""
+    return [asdict(result) for result in sorted(results, key=lambda result: result.key)]
+
+
+def pooled_sd(results: Iterable[Result]) -> tuple[float, int]:
+    """The standard deviation of the last loss over seeds, pooled over all arms, budgets and settings.
+
+    Returns:
+        It in nats, and its degrees of freedom; NaN and 0 where no arm has two seeds.
+    """
+    groups: dict[tuple[object, ...], list[float]] = {}
+    for result in results:
+        groups.setdefault((result.corpus, result.tokens, result.arm), []).append(result.val_loss)
+    freedom = sum(len(losses) - 1 for losses in groups.values())
+    squares = sum(float(np.var(losses)) * len(losses) for losses in groups.values())
+    return (math.sqrt(squares / freedom), freedom) if freedom else (math.nan, 0)
+
+
+def seeds_needed(sd: float, margin: float) -> int:
+    """How many seeds make the 95 % interval of a mean no wider than +- margin, for values of this SD."""
+    seeds = 2
+    while stats.t.ppf(0.5 + CONFIDENCE / 2, seeds - 1) * sd / math.sqrt(seeds) > margin:
+        seeds += 1
+    return seeds

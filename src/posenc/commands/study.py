@@ -1,0 +1,205 @@
+"""A study: a plan of runs in results/, and what is finished of it, kept there as text."""
+
+import itertools
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.files import CONF
+from posenc.errors import UserError
+
+if TYPE_CHECKING:
+    from posenc.analysis.results import Defaults, Key, Result
+
+
+class Study:
+    """The folder of a study: plan.yaml, and runs.csv and curves.csv with what is finished.
+
+    Args:
+        folder: under results/.
+
+    Raises:
+        UserError: if its plan cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self.plan = _plan(folder / "plan.yaml")
+        except UserError as error:
+            raise UserError(f"--results={folder}: {error}") from error
+        self.experiment = f"experiment={self.plan['experiment']}"
+        self._of_choices: dict[tuple[str, str], Defaults] = {}
+
+    def lines(self) -> Iterator[list[str]]:
+        """The arguments of train.py for every run of the plan, in its order."""
+        for block in self.plan["blocks"]:
+            for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
+                yield [self.experiment, *shlex.split(arm), f"steps={units * self.plan['unit']}", f"seed={seed}"]
+
+    def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
+        """The arguments of train.py for every run that runs.csv does not have, in the plan's order."""
+        known = {result.key for result in self.results}
+        corpora = {key[0] for key in known}
+        for line in self.lines():
+            if not any(self.key([*line, *overrides], corpus) in known for corpus in corpora):
+                yield shlex.join([*line, *overrides])
+
+    @property
+    def results(self) -> "tuple[Result, ...]":
+        """The rows of runs.csv."""
+        from posenc.analysis.results import read_results
+
+        return read_results(self.folder / "runs.csv")
+
+    def curves(self, arm: str) -> dict[int, tuple[list[float], list[float]]]:
+        """Of the finished runs of an arm, by seed: steps and validation losses.
+
+        Args:
+            arm: its overrides in the plan; it has one budget.
+        """
+        _, setting, pos, _, _, *own = self.key([self.experiment, *shlex.split(arm)], "")
+        wanted = tuple(map(str, (setting, pos, *own)))
+        curves: dict[int, tuple[list[float], list[float]]] = {}
+        for row in self._curve_rows:
+            if wanted == tuple(row[name] for name in ("setting", "pos", "lr", "scale", "base")):
+                steps, losses = curves.setdefault(int(row["seed"]), ([], []))
+                steps.append(int(row["at_tokens"]) / int(row["tokens"]) * self.plan["unit"])
+                losses.append(float(row["val_loss"]))
+        return curves
+
+    @cached_property
+    def _curve_rows(self) -> list[dict[str, str]]:
+        from posenc.storage.csv_files import read_csv
+
+        return read_csv(self.folder / "curves.csv")
+
+    def take_in(self, folders: Sequence[Path]) -> None:
+        """Add the finished runs of some folders to runs.csv and their curves to curves.csv; what is there stays.
+
+        Raises:
+            UserError: if a file cannot be read.
+        """
+        from posenc.analysis.results import curve_rows, result_of, rows
+        from posenc.analysis.runs import finished_runs
+        from posenc.storage.atomic import atomic_write
+        from posenc.storage.csv_files import read_csv, to_csv
+
+        known = {result.key: result for result in self.results}
+        curves: list[Mapping[str, Any]] = list(read_csv(self.folder / "curves.csv"))
+        for run in (run for folder in folders for run in finished_runs(folder)):
+            defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))
+            result = result_of(run, defaults, self.plan["search_seeds"])
+            if result.key not in known:
+                known[result.key] = result
+                curves += curve_rows(run, result)
+        if folders and known:
+            table = rows(known.values())
+            atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
+            atomic_write(self.folder / "curves.csv", to_csv(list(curves[0]), curves))
+
+    def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """That of the experiment with some overrides, checked, and the choices made.
+
+        Raises:
+            UserError: if a value is refused.
+        """
+        from posenc.config.schema import check
+
+        config, choices = _composed((self.experiment, *overrides), resolve=True)
+        check(config)
+        return config, choices
+
+    def key(self, overrides: Sequence[str], corpus: str) -> "Key":
+        """That of the run that train.py would train on a corpus."""
+        from posenc.analysis.results import key_of
+
+        configuration = _flat(tuple(overrides))
+        defaults = self._defaults(configuration["pos"], configuration["intervention"])
+        return key_of(configuration, corpus, defaults, self.plan["search_seeds"])
+
+    def _defaults(self, pos: str, intervention: str) -> "Defaults":
+        from posenc.analysis.results import Defaults
+
+        if (pos, intervention) not in self._of_choices:
+            chosen = (self.experiment, f"pos={pos}", f"intervention={intervention}")
+            self._of_choices[pos, intervention] = Defaults(_flat((self.experiment,)), _own(chosen))
+        return self._of_choices[pos, intervention]
+
+
+@contextmanager
+def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | None) -> Iterator[tuple[Any, Study]]:
+    """What was typed, and the study with the runs named there taken in; prints what is to be run, if it was asked.
+
+    Args:
+        parser: with what the study alone understands.
+        folder: the study's, unless another is given.
+        arguments: by default those of the process.
+    """
+    parser.add_argument("folders", nargs="*", type=Path, help="runs to take in: finished ones, at any depth")
+    parser.add_argument("--results", type=Path, default=folder, help="has plan.yaml; default: %(default)s")
+    parser.add_argument("--todo", metavar="KEY=VALUE", nargs="*", help="print the runs that are missing, for train.py")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with one_sentence_errors(arguments):
+        given = parser.parse_args(arguments)
+        study = Study(given.results)
+        study.take_in(given.folders)
+        if given.todo is not None:
+            print(*study.todo(given.todo), sep="\n")
+        yield given, study
+
+
+def _plan(file: Path) -> dict[str, Any]:
+    from posenc.storage.reading import read_mapping
+
+    plan = read_mapping(file)
+    if missing := {"experiment", "unit", "search_seeds", "blocks"} - plan.keys():
+        raise UserError(f"{file} cannot be read: it lacks {', '.join(sorted(missing))}")
+    common = {name: plan[name] for name in ("units", "seeds") if name in plan}
+    blocks = [{**common, **block} for block in plan["blocks"]]
+    for block in blocks:
+        if missing := {"units", "seeds", "arms"} - block.keys():
+            raise UserError(f"{file} cannot be read: a block lacks {', '.join(sorted(missing))}")
+        if isinstance(block["arms"], list):  # arms that need no name are named by what they are
+            block["arms"] = {arm: arm for arm in block["arms"]}
+    return {**plan, "blocks": blocks}
+
+
+def _composed(overrides: tuple[str, ...], resolve: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """What train.py would be given as plain data, and the choices made."""
+    from omegaconf import OmegaConf
+
+    from posenc.config.compose import composed
+
+    configuration, choices = composed(CONF, overrides)
+    config: Any = OmegaConf.to_container(configuration, resolve=resolve)
+    return config, choices
+
+
+@cache
+def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """The configuration, flat, with the choices made."""
+    from posenc.analysis.runs import canonical, flat
+
+    config, choices = _composed(overrides, resolve=True)
+    setting = {key: canonical(value) for key, value in flat({**config, "choices": choices})}
+    return {**setting, "pos": choices["pos"], "seed": config["seed"]}
+
+
+def _own(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """The values of the position scheme and the intervention that their files give, and no other decides."""
+    from posenc.analysis.runs import canonical
+    from posenc.storage.reading import leaves
+
+    config, _ = _composed(overrides, resolve=False)
+    values = leaves({group: config[group] for group in ("pos", "intervention")})
+    return {
+        key: canonical(value)
+        for key, value in values
+        if not str(value).startswith("${") and not key.endswith("_target_")
+    }

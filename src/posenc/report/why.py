@@ -1,0 +1,118 @@
+"""What interventions explain, as a figure and as a table."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from posenc.analysis.convergence import Estimate
+from posenc.analysis.why import Effect, Group
+from posenc.report.figures import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INTRODUCTION = """\
+Each intervention gives a model without RoPE a part of what RoPE has, or takes a part of it from RoPE. Its share is that
+of RoPE's advantage: 0 % is the arm that it is held against, 100 % is RoPE, in the logarithm of the steps to the lowest
+loss of that arm, seed by seed. Intervals are Student's over seeds, at 95 %, and cover seeds only; with fewer than three
+seeds there are figures without one. `plan.yaml` has every arm as train.py is given it, `runs.csv` a row for each run,
+`curves.csv` every validation. Made with `python -m posenc.why`."""
+
+_GIVEN, _LINE = "#d55e00", "#1c1c1c"
+_ROW = 0.27
+"""Inches."""
+
+
+def figure(groups: Sequence[Group]) -> "Figure":
+    """The share of the advantage: over the dose where arms are numbers on an axis, else a bar an arm."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    shown = [group for group in groups if group.explains]
+    doses, bars = ([group for group in shown if bool(group.axis) == numbers] for numbers in (True, False))
+    rows = sum(len(group.effects) + 1.4 for group in bars)
+    heights = [2.6] * len(doses) + [_ROW * rows] * bool(bars)
+    with matplotlib.rc_context(STYLE):
+        drawn = Figure(figsize=(8, sum(heights) + 0.9), layout="constrained")
+        panels = drawn.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for axes, group in zip(panels, doses, strict=False):
+            _dose(axes, group)
+        if bars:
+            _bars(panels[-1], bars)
+    return drawn
+
+
+def _dose(axes: Any, group: Group) -> None:
+    named = {float(name): found.share for name, found in group.effects.items() if math.isfinite(found.share.value)}
+    doses = [0.0, *named]
+    axes.plot(doses, [0.0, *(share.value for share in named.values())], color=_GIVEN, marker="o", markersize=5)
+    for dose, share in named.items():
+        if share.low is not None:
+            axes.plot([dose, dose], [share.low, share.high], color=_GIVEN, linewidth=1.4)
+    axes.axhline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
+    axes.axhline(0, color=_LINE, linewidth=0.9)
+    axes.set_title(group.what, loc="left", fontsize=10)
+    axes.set_xlabel(group.axis)
+    axes.set_ylabel("share of RoPE's advantage")
+    axes.yaxis.set_major_formatter("{x:.0%}")
+
+
+def _bars(axes: Any, groups: Sequence[Group]) -> None:
+    at, ticks = 0.0, []
+    for group in groups:
+        axes.annotate(
+            f"{group.what} (0 % is {group.origin})", (0, at), xycoords=("axes fraction", "data"), fontsize=9,
+            fontweight="bold", va="center", annotation_clip=False,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )  # fmt: skip
+        for name, found in group.effects.items():
+            at += 1
+            ticks.append((at, name))
+            _bar(axes, at, found.share)
+        at += 1.4
+    axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize=9)
+    axes.set_ylim(at - 0.6, -0.7)
+    axes.axvline(0, color=_LINE, linewidth=0.9)
+    axes.axvline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.set_xlabel("share of RoPE's advantage (dashed: RoPE)")
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _bar(axes: Any, at: float, share: Estimate) -> None:
+    if not math.isfinite(share.value):
+        axes.annotate("never comes to that loss", (0, at), xytext=(4, 0), textcoords="offset points", va="center",
+                      fontsize=8, color="#606060")  # fmt: skip
+        return
+    axes.barh(at, share.value, height=0.62, color=_GIVEN, alpha=0.55)
+    if share.low is not None:
+        axes.plot([share.low, share.high], [at, at], color=_LINE, linewidth=1.3, solid_capstyle="butt")
+
+
+def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
+    """A row an arm, in Markdown."""
+    heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the last loss", "last loss"]
+    heads += [f"steps to {level:g}" for level in levels]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for group in groups:
+        if group.effects:
+            against = f", against {group.origin}" if group.origin else ""
+            lines.append(f"| **{group.what}{against}** |" + " |" * (len(heads) - 1))
+        lines += [f"| {name} | {' | '.join(_cells(found, group.explains))} |" for name, found in group.effects.items()]
+    return "\n".join(lines)
+
+
+def _cells(found: Effect, explains: bool) -> list[str]:
+    last = found.last_loss
+    shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
+    steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
+    spread = "" if last.low is None or last.high is None else f" ± {(last.high - last.low) / 2:.3f}"
+    return [str(found.seeds), *shares, f"{last.value:.3f}{spread}", *steps]
+
+
+def _share(share: Estimate) -> str:
+    if not math.isfinite(share.value):
+        return f"not reached by {share.missed} of {share.seeds}"
+    interval = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
+    return f"{share.value:.0%}{interval}"

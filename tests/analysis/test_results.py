@@ -1,0 +1,34 @@
+"""What makes two runs the same row."""
+
+from posenc.analysis.results import BACKBONE, SEARCH, Defaults, key_of
+
+EXPERIMENT = {"model": "tiny", "model.width": 128, "context": 256, "batch_size": 16, "objective": "causal"}
+DEFAULTS = Defaults(EXPERIMENT, {"pos.base": 10_000, "intervention.strength": 6, "intervention.offsets": [1]})
+RUN = {
+    **EXPERIMENT, "steps": 300, "optim.lr": 0.003, "pos": "rope", "seed": 0, "pos.base": 1000,
+    "intervention.strength": 6, "intervention.offsets": [1],
+}  # fmt: skip
+
+
+def setting(**changed):
+    return key_of({**RUN, **changed}, "text", DEFAULTS, search_seeds=[100])[1]
+
+
+def test_own_hyperparameters_have_columns_and_make_no_other_setting():
+    assert setting() == BACKBONE
+    assert key_of(RUN, "text", DEFAULTS, [100])[5:] == (0.003, "", "1000")
+
+
+def test_a_setting_names_what_differs_from_the_experiment_and_from_the_files_of_its_choices():
+    assert setting(**{"model.width": 64}) == "model.width=64"
+    given = {"intervention": "offset_bias", "intervention.strength": 4, "intervention.offsets": [2]}
+    assert setting(**given) == "intervention=offset_bias intervention.strength=4 intervention.offsets=[2]"
+
+
+def test_a_trial_is_one_whatever_its_setting():
+    assert setting(seed=100, context=64) == SEARCH
+
+
+def test_a_run_of_before_there_were_interventions_has_none():
+    older = {name: value for name, value in RUN.items() if not name.startswith("intervention")}
+    assert key_of(older, "text", DEFAULTS, [100]) == key_of(RUN, "text", DEFAULTS, [100])

@@ -1,0 +1,54 @@
+"""What share of an advantage an intervention explains."""
+
+import math
+
+import numpy as np
+import pytest
+
+from posenc.analysis.why import effect, share_of_advantage
+
+LEVELS = (2.5, 1.1)
+
+
+def curve(speed: float, end: float = 0.0):
+    """A loss that falls linearly in the logarithm of steps, `speed` times as soon as at 1."""
+    steps = np.arange(40, 1201, 40)
+    return list(steps), list(4 - 0.4 * np.log(steps * speed) + end)
+
+
+def arm(speed: float, seeds=3):
+    return {seed: curve(speed * (1 + 0.01 * seed)) for seed in range(seeds)}
+
+
+def test_the_origin_has_nothing_of_the_advantage_and_the_reference_all():
+    origin, reference = curve(1), curve(3)
+    assert share_of_advantage(origin, origin, reference) == pytest.approx(0)
+    assert share_of_advantage(reference, origin, reference) == pytest.approx(1)
+
+
+def test_the_share_is_that_of_the_logarithm_of_steps():
+    assert share_of_advantage(curve(math.sqrt(3)), curve(1), curve(3)) == pytest.approx(0.5, abs=0.02)
+
+
+def test_an_arm_that_does_harm_never_comes_to_the_origin_s_loss():
+    assert share_of_advantage(curve(0.5), curve(1), curve(3)) == math.inf
+    found = effect(arm(0.5), arm(1), arm(3), LEVELS)
+    assert found is not None
+    assert found.share.missed == 3
+    assert found.gain.value < 0
+
+
+def test_an_effect_is_over_the_seeds_that_all_three_have():
+    found = effect(arm(2, seeds=5), arm(1), arm(3), LEVELS)
+    assert found is not None
+    assert found.seeds == 3
+    assert found.share.low is not None
+    assert found.share.value == pytest.approx(math.log(2) / math.log(3), abs=0.03)
+    assert found.steps[0] < math.inf
+    assert effect({}, arm(1), arm(3), LEVELS) is None
+
+
+def test_two_seeds_have_no_interval():
+    found = effect(arm(2, seeds=2), arm(1), arm(3), LEVELS)
+    assert found is not None
+    assert found.share.low is None

@@ -1,0 +1,68 @@
+"""What the interventions explain, from their plan to their page."""
+
+import csv
+import math
+from typing import Any
+
+import pytest
+import yaml
+
+from posenc.analysis.results import KEY_COLUMNS
+from posenc.commands.study import Study
+from posenc.commands.why import main
+
+PLAN: dict[str, Any] = {
+    "experiment": "why", "unit": 1200, "units": [1], "seeds": [0, 1, 2], "search_seeds": [], "levels": [3.0, 1.0],
+    "reference": "rope",
+    "blocks": [
+        {"what": "Compared", "arms": {"rope": "pos=rope", "none": "pos=none"}},
+        {
+            "what": "Dose", "from": "none", "axis": "bias",
+            "arms": {str(dose): f"pos=none intervention=offset_bias intervention.strength={dose}" for dose in (2, 6)},
+        },
+    ],
+}  # fmt: skip
+FASTER = {"rope": 4.0, "none": 1.0, "2": 2.0, "6": 4.0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A study whose runs are finished, but for dose 6 at seed 2: losses fall linearly in the logarithm of steps."""
+    folder = tmp_path_factory.mktemp("why")
+    (folder / "plan.yaml").write_text(yaml.safe_dump(PLAN, sort_keys=False))
+    study = Study(folder)
+    with (folder / "curves.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow([*KEY_COLUMNS, "at_tokens", "val_loss"])
+        arms = {name: arm for block in PLAN["blocks"] for name, arm in block["arms"].items()}
+        for name, arm in arms.items():
+            for seed in range(2 if name == "6" else 3):
+                key = study.key(["experiment=why", *arm.split(), "steps=1200", f"seed={seed}"], "text")
+                for step in range(10, 1201, 10):
+                    rows.writerow([*key, step * 4096, 4 - 0.4 * math.log(step * FASTER[name] * (1 + seed / 50))])
+    return folder
+
+
+def test_the_page_gives_each_arm_its_share_with_an_interval_from_three_seeds_on(folder):
+    main(["--results", str(folder)])
+    page = (folder / "README.md").read_text()
+    assert "| 2 | 3 | 50% (50% to 50%) | 50% (50% to 50%) |" in page
+    assert "| 6 | 2 | 100% | 100% |" in page
+    assert "| rope | 3 |" in page
+    assert (folder / "why.png").stat().st_size > 10_000
+
+
+def test_what_people_found_opens_the_page(folder):
+    (folder / "findings.md").write_text("A bias is enough.\n")
+    main(["--results", str(folder)])
+    assert (folder / "README.md").read_text().startswith("# Why\n\nA bias is enough.\n")
+
+
+def test_every_run_without_a_row_is_to_be_trained(folder, capsys):
+    main(["--results", str(folder), "--todo", "data=text", "data.path=a.txt"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 * 3
+    assert lines[-1] == (
+        "experiment=why pos=none intervention=offset_bias intervention.strength=6 steps=1200 seed=2 data=text "
+        "data.path=a.txt"
+    )
