@@ -1,5 +1,6 @@
-"""The ceilings of chips: from their datasheets, or measured on the device at hand."""
+"""The ceilings of chips: from their datasheets, or measured on the device at hand: `python benchmarks/chips.py`."""
 
+import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,18 +63,19 @@ def known(device: "torch.device") -> Chip | None:
     return CHIPS[key] if key else None
 
 
-def measured(device: "torch.device", copied: int) -> Chip:
+def measured(device: "torch.device", copied: int, size: int | None = None) -> Chip:
     """The ceilings reached on this device by a large matrix product and by a copy.
 
     Args:
         device: a CPU or a GPU.
         copied: bytes to copy. What fits in a cache is copied at the cache's speed.
+        size: rows and columns of the product; by default what fills the device.
     """
     import torch
 
     from posenc.training import environment
 
-    size = 8192 if device.type == "cuda" else 1024
+    size = size or (8192 if device.type == "cuda" else 1024)
     left, right = (torch.randn(size, size, device=device) for _ in range(2))
     left16, right16 = left.bfloat16(), right.bfloat16()
     source = torch.randn(copied // 4, device=device)
@@ -99,3 +101,48 @@ def fastest(action: Callable[[], object], device: "torch.device", repeats: int =
         wait_for(device)
         seconds.append(time.perf_counter() - begun)
     return min(seconds[2:])
+
+
+def attention_kernels(device: "torch.device", length: int) -> dict[str, str]:
+    """What torch takes longest in, of a forward and a backward of attention in bf16, by what it is asked for."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+    from torch.profiler import profile
+
+    q = torch.randn(2, 8, length, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
+    mask = torch.zeros(1, 8, length, length, device=device, dtype=torch.bfloat16)
+    asked = {
+        "causal": {"is_causal": True},
+        "with a bias": {"attn_mask": mask},
+        "both ways": {},
+    }
+    found = {}
+    for name, arguments in asked.items():
+        scaled_dot_product_attention(q, q, q, **arguments).sum().backward()
+        with profile() as profiler:
+            scaled_dot_product_attention(q, q, q, **arguments).sum().backward()
+        own = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+        found[name] = max(profiler.key_averages(), key=lambda entry: getattr(entry, own)).key
+    return found
+
+
+def main() -> None:
+    import torch
+    import turns
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, help="rows and columns of the product, and tokens of attention")
+    given = parser.parse_args()
+    device = turns.chosen("auto")
+    reached = measured(device, 2**20 * (given.size or 1024), given.size)
+    print(
+        f"{reached.name}, torch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
+    )
+    print(f"{reached.matmul / 1e12:.4g} TFLOP/s in bf16, {reached.vector / 1e12:.4g} in fp32, "
+          f"{reached.bandwidth / 1e12:.3g} TB/s ({reached.source})")  # fmt: skip
+    for name, kernel in attention_kernels(device, given.size or 1024).items():
+        print(f"attention, {name}: {kernel}")
+
+
+if __name__ == "__main__":
+    main()

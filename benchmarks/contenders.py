@@ -9,7 +9,8 @@ Where a peer has no option to do as we do, we do as it does: Llama has RMSNorm a
 beside it stands our own model of that kind. With equal weights, litgpt, x-transformers, Llama and GPTNeoX compute
 what our model beside them computes (tests/benchmarks/test_contenders.py). What still differs:
 
-    litgpt          its LayerNorm has a bias.
+    litgpt          its LayerNorm has a bias. It is measured with whole logits and with its own chunked loss, and so
+                    are we, so that memory is not won by one trick.
     x-transformers  q, k and v are three projections; the gain of its LayerNorm is a product of its own; a tied
                     output multiplies the logits by a constant.
     Llama           q, k and v are three projections, and so are the feed-forward network's gate and value.
@@ -51,6 +52,18 @@ class Shape(NamedTuple):
         return self.width // self.heads
 
 
+def whole(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss from the logits of all tokens at once, (B, T) each."""
+    return loss(model(inputs), targets)
+
+
+def litgpt_chunked(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """litgpt's own loss, whose output and cross-entropy are made 128 tokens at a time, as in its fine-tuning."""
+    from litgpt.utils import chunked_cross_entropy
+
+    return chunked_cross_entropy(model(inputs, lm_head_chunk_size=128), targets)
+
+
 class Contender(NamedTuple):
     """One row of the table.
 
@@ -70,7 +83,7 @@ class Contender(NamedTuple):
     settings: str
     build: Callable[[Shape], nn.Module]
     beside: str = "posenc"
-    loss: Callable[[Any, Tensor, Tensor], Tensor] = lambda model, inputs, targets: loss(model(inputs), targets)
+    loss: Callable[[Any, Tensor, Tensor], Tensor] = whole
 
     @property
     def installed(self) -> bool:
@@ -237,6 +250,7 @@ SDPA = "sdpa_without_mask"
 OURS = Contender(
     "posenc", "posenc", "posenc", "LayerNorm without bias, GELU", partial(ours, family=PLAIN), loss=loss_of
 )
+OURS_WHOLE = OURS._replace(name="posenc, whole logits", loss=whole)
 OURS_GATED = Contender(
     "posenc, SwiGLU",
     "posenc",
@@ -248,6 +262,7 @@ OURS_GATED = Contender(
 )
 
 LITGPT = Contender("litgpt", "litgpt", "litgpt", "SDPA, LayerNorm with bias, GELU", litgpt)
+LITGPT_CHUNKED = LITGPT._replace(name="litgpt, chunked loss", loss=litgpt_chunked)
 
 X_TRANSFORMERS = [
     Contender(
@@ -287,5 +302,5 @@ ROFORMER = Contender(
     "RoFormer", "transformers", "transformers", "its one attention, norms after layers, GELU", roformer
 )
 
-CAUSAL = [OURS, OURS_GATED, LITGPT, *X_TRANSFORMERS, *LLAMA, *GPT_NEOX]
+CAUSAL = [OURS, OURS_WHOLE, OURS_GATED, LITGPT, LITGPT_CHUNKED, *X_TRANSFORMERS, *LLAMA, *GPT_NEOX]
 MASKED = [OURS, ROFORMER, *X_TRANSFORMERS]

@@ -14,12 +14,13 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from turns import wait_for
 
 from posenc.model import Transformer
-from posenc.objectives.objective import loss
+from posenc.model.cross_entropy import ALIGNED, CHUNK, LARGE
+from posenc.objectives.objective import loss_of
 from posenc.positions import Rotary
 from posenc.training.optim import AdamW
 from posenc.training.step import PHASES, TrainingStep
 
-OTHER = "other kernels"
+OTHER, HEAD = "other kernels", "output head matmul"
 
 BY_NAME = (
     (("nll_loss", "_log_softmax", "softmax_online", "cross_entropy"), "cross-entropy"),
@@ -89,7 +90,7 @@ def real_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
 
     def losses(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         with torch.autocast(device.type, dtype=torch.bfloat16):
-            return loss(model(inputs), targets)
+            return loss_of(model, inputs, targets)
 
     forward: Callable[..., torch.Tensor] = torch.compile(losses, fullgraph=True) if compiled else losses
     update = TrainingStep(model, forward, AdamW(0.001), phase=record_function)
@@ -135,7 +136,7 @@ def part_sums(events: Sequence[tuple[str, Any]], shape: Shape, device: torch.dev
     return sums
 
 
-def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str], str]) -> Part:
+def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str], Part]) -> Part:
     """The part of a kernel.
 
     By the stage in which it was launched; its own name, if the compiler gave it; the shapes and the name of the
@@ -147,26 +148,39 @@ def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str
     while event is not None:
         product = matmuls.get((stage, str(event.input_shapes[:2]))) if event.name == "aten::mm" else None
         if product:
-            return product, stage
+            return product
         names.append(event.name)
         event = event.cpu_parent
     parts = (part for name in names for words, part in BY_NAME if any(word in name for word in words))
     return next(parts, OTHER), stage
 
 
-def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], str]:
-    """Which matrix product it is, by stage and the shapes of both sides."""
-    tokens, width = shape.tokens, shape.width
+def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], Part]:
+    """Which matrix product it is, by the stage in which it is made and the shapes of both sides."""
+    width = shape.width
     sizes = {
         "query, key, value matmul": (width, 3 * width),
         "attention output matmul": (width, width),
         "feed-forward up matmul": (width, 4 * width),
         "feed-forward down matmul": (4 * width, width),
-        "output head matmul": (width, shape.vocab_size),
     }
     found = {}
     for name, (inputs, outputs) in sizes.items():
-        found["forward", str([[tokens, inputs], [inputs, outputs]])] = name
-        found["backward", str([[tokens, outputs], [outputs, inputs]])] = name
-        found["backward", str([[outputs, tokens], [tokens, inputs]])] = name
+        found |= products(name, "backward", shape.tokens, inputs, outputs)
+    if shape.vocab_size < LARGE:
+        return found | products(HEAD, "backward", shape.tokens, width, shape.vocab_size)
+    # A large vocabulary's logits come in chunks, whose gradient is made while they are at hand: in the forward, as the
+    # whole of the cross-entropy.
+    columns = -(-shape.vocab_size // ALIGNED) * ALIGNED
+    for rows in {min(CHUNK, shape.tokens), shape.tokens % CHUNK} - {0}:
+        found |= products(HEAD, "forward", rows, width, columns)
     return found
+
+
+def products(name: str, gradient: str, rows: int, inputs: int, outputs: int) -> dict[tuple[str, str], Part]:
+    """The three products of a projection of `rows` tokens, with the stage in which its gradient is made."""
+    return {
+        ("forward", str([[rows, inputs], [inputs, outputs]])): (name, "forward"),
+        (gradient, str([[rows, outputs], [outputs, inputs]])): (name, "backward"),
+        (gradient, str([[outputs, rows], [rows, inputs]])): (name, "backward"),
+    }

@@ -37,7 +37,9 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, help="by default the model's setting, as the next two")
     parser.add_argument("--context", type=int)
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--chunk", type=int, help="count logits in chunks of so many tokens")
+    parser.add_argument(
+        "--chunk", type=int, help="count logits in chunks of so many tokens, as train.py makes them: 4096"
+    )
     parser.add_argument(
         "--chip", choices=CHIPS, nargs="+", default=list(CHIPS), help="whose ceilings, without --measure"
     )

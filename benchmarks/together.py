@@ -1,7 +1,9 @@
 """What a sweep gains from training several runs at a time on one device: `python benchmarks/together.py`.
 
 The same sweep through the real command line, one run after the other and several at a time (processes that share the
-device), each in a fresh folder; then whether a run's curve is, digit for digit, that of the run alone.
+device), each in a fresh folder; then how many of their curves are those of the runs alone, digit for digit. On a CPU,
+at as many threads, all are. On a GPU atomic additions come in any order, beside another process or not: there it is
+counted, and nothing is promised.
 """
 
 import argparse

@@ -11,10 +11,10 @@ from tests.conftest import ROOT, clean_environment
 Process = subprocess.CompletedProcess[str]
 
 
-def script(name: str, *arguments: str | Path) -> Process:
+def script(name: str, *arguments: str | Path, timeout: float = 240) -> Process:
     """Run `python benchmarks/NAME.py ARGUMENTS` on one thread of the CPU; returns the finished process."""
     command: list[Any] = [sys.executable, f"benchmarks/{name}.py", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, env=clean_environment())
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, env=clean_environment())
 
 
 def cells(text: str) -> dict[str, list[str]]:

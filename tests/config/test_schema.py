@@ -16,10 +16,9 @@ SCHEMES = sorted(file.stem for file in (CONF / "pos").iterdir())
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").iterdir())
 SWEEPS = sorted(file.stem for file in (CONF / "sweep").iterdir())
 FAMILIES = sorted(file.stem for file in (CONF / "model" / "family").iterdir())
-OBJECTIVES = sorted(file.stem for file in (CONF / "objective").iterdir())
 REFUSED = {
-    *((scheme, "attention=linear") for scheme in ("alibi", "t5", "fox")),
-    *((scheme, "objective=masked") for scheme in ("xpos", "fox")),
+    *((scheme, "attention=linear") for scheme in ("alibi", "t5", "fox", "kerple", "fire", "cope")),
+    *((scheme, "objective=masked") for scheme in ("xpos", "fox", "fire", "cope")),
 }
 """Schemes that have no meaning there, and are told so."""
 
@@ -47,15 +46,17 @@ def losses_of_a_few_steps(config: dict) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_scheme_of_every_experiment_takes_a_training_step(scheme, experiment):
-    config = composed(f"experiment={experiment}", *SMALL, f"pos={scheme}")
-    chosen = {
-        "attention=linear": config["attention"]["_target_"].endswith("Linear"),
-        "objective=masked": config["objective"]["_target_"].endswith("Masked"),
-    }
-    if any((scheme, choice) in REFUSED for choice, made in chosen.items() if made):
+def test_every_experiment_takes_a_training_step(experiment):
+    losses = losses_of_a_few_steps(composed(f"experiment={experiment}", *SMALL))
+    assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("choice", ["objective=masked", "attention=linear"])
+def test_every_scheme_takes_a_training_step_or_is_refused_where_it_has_no_meaning(scheme, choice):
+    config = composed(f"pos={scheme}", choice, *SMALL)
+    if (scheme, choice) in REFUSED:
         with pytest.raises(UserError, match="or another pos"):
             losses_of_a_few_steps(config)
     else:
@@ -65,13 +66,14 @@ def test_every_scheme_of_every_experiment_takes_a_training_step(scheme, experime
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_every_scheme_of_every_family_and_objective_takes_a_training_step(scheme, family, objective):
-    if (scheme, f"objective={objective}") in REFUSED:
-        pytest.skip("refused; see above")
-    losses = losses_of_a_few_steps(
-        composed(f"pos={scheme}", f"model/family={family}", f"objective={objective}", *SMALL)
-    )
+def test_every_scheme_takes_a_training_step_in_every_family(scheme, family):
+    losses = losses_of_a_few_steps(composed(f"pos={scheme}", f"model/family={family}", *SMALL))
+    assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_fills_in_masked_tokens(family):
+    losses = losses_of_a_few_steps(composed("pos=rope", f"model/family={family}", "objective=masked", *SMALL))
     assert losses[2] < losses[0]
 
 

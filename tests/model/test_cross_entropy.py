@@ -34,6 +34,19 @@ def test_values_and_gradients_are_those_of_whole_logits(rows):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
+def test_logits_are_made_in_multiples_of_64_and_the_rest_is_neither_in_the_loss_nor_in_a_gradient():
+    made = {}
+    for vocab in (65, 128, 129):
+        x, weight, targets = example(20, vocab)
+        with FlopCounterMode(display=False) as counter:
+            summed = summed_cross_entropy(x, weight, targets, UNSEEN)
+        made[vocab] = counter.get_total_flops()
+        theirs = F.cross_entropy(x @ weight.T, targets, ignore_index=UNSEEN, reduction="sum")
+        assert summed.item() == pytest.approx(theirs.item(), rel=1e-6)
+        assert torch.autograd.grad(summed, weight)[0].shape == weight.shape
+    assert made[65] == made[128] < made[129]
+
+
 def test_a_row_that_does_not_count_gets_no_gradient():
     x, weight, targets = example(20, 11)
     (gradient,) = torch.autograd.grad(summed_cross_entropy(x, weight, targets, UNSEEN), x)

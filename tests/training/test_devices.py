@@ -15,6 +15,10 @@ import torch
 
 from posenc.distributed.group import LOST
 from posenc.distributed.rank import first_host, from_srun, tasks_on
+from posenc.model import Transformer
+from posenc.model.cross_entropy import LARGE
+from posenc.objectives.objective import loss_of
+from posenc.positions import Rotary
 from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, clean_environment, only
@@ -116,6 +120,33 @@ def test_a_checkpoint_is_one_file_with_whole_tensors_whoever_wrote_it(runs):
 
 def shapes(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+class WithLoss(torch.nn.Module):
+    """A model with a compiled loss: inputs and targets, (B, T) each -> ()."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        model = self.model = Transformer(LARGE + 1, 8, 1, 64, 2, Rotary(32))
+        self.loss = torch.compile(lambda *batch: loss_of(model, *batch), fullgraph=True, backend="aot_eager")
+
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return self.loss(inputs, targets)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler does it
+def test_a_compiled_loss_has_its_gradients_inside_ddp_too():
+    """There the compiler cuts the graph at DDP's buckets, also around the chunked loss of a large vocabulary."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        module, tokens = WithLoss(), torch.randint(LARGE, (2, 9), generator=torch.Generator().manual_seed(0))
+        batch, weights = (tokens[:, :-1], tokens[:, 1:]), list(module.parameters())
+        expected = torch.autograd.grad(loss_of(module.model, *batch), weights)
+        torch.nn.parallel.DistributedDataParallel(module, bucket_cap_mb=1)(*batch).backward()
+        for weight, gradient in zip(weights, expected, strict=True):
+            torch.testing.assert_close(weight.grad, gradient)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_two_ranks_leave_and_say_what_one_does(train, tmp_path):

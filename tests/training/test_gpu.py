@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.benchmarks.scripts import script
 from tests.conftest import composed, only
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
@@ -41,6 +42,12 @@ def test_linear_attention_in_tf32_has_the_loss_of_fp32_on_the_cpu(train, tmp_pat
         rows = (only(tmp_path / "runs" / machine[0] / "rope") / "metrics.csv").read_text().splitlines()
         first.append(float(rows[1].split(",")[3]))
     assert first[0] == pytest.approx(first[1], rel=2**-8)
+
+
+def test_loss_and_gradients_in_bf16_are_those_of_fp32_on_the_cpu():
+    """Every scheme, family and objective, at lengths where the kernels of attention change."""
+    result = script("precision")
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]

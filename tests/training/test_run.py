@@ -12,6 +12,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from posenc.evaluation.load import load
+from posenc.objectives.sampling import Sampling
 from posenc.storage.csv_files import read_csv
 from posenc.storage.metrics import COLUMNS
 from tests.conftest import ROOT, SCHEMES, clean_environment, only
@@ -203,15 +205,18 @@ def test_bits_per_byte_are_comparable_across_tokenizers(train, tmp_path):
     assert sample.stdout.startswith("Line 1")
 
 
-def test_sample_writes_text_that_only_the_seed_changes(finished):
+def test_a_run_s_sample_is_what_its_checkpoint_writes_and_only_the_seed_changes_it(finished):
     run = only(finished / "smoke" / "rope")
+    trained = load(run)
 
-    def sample(*arguments: str) -> str:
-        command = [sys.executable, "-m", "posenc.sample", str(run), "--tokens", "30", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    def sample(seed: int, tokens: int = 200) -> str:
+        sampling, prompt = Sampling(tokens, seed=seed), trained.objective.prompt
+        return trained.objective.sample(trained.model, trained.tokenizer, prompt, trained.config["context"], sampling)
 
-    assert sample().startswith("In the beginning")
-    assert sample("--seed", "1") == sample("--seed", "1") != sample("--seed", "2")
+    assert (run / "sample.txt").read_text() == sample(0) + "\n"
+    assert sample(1, 30) != sample(2, 30)
+    command = [sys.executable, "-m", "posenc.sample", str(run), "--tokens", "30", "--seed", "1"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == sample(1, 30) + "\n"
 
 
 def test_sample_of_what_is_not_a_run_is_refused_in_a_sentence(tmp_path):

@@ -52,7 +52,9 @@ class Batches:
     def noise(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
         """What the objective leaves to chance in that batch: (batch_size / world, window, draws) float32 in [0, 1)."""
         name = f"{self.tokens.fingerprint}/{self.seed}/noise"
-        return _noise(name, step, self.batch_size, self.window, self.draws)[rank::world]
+        noise = _noise(name, step, self.batch_size, self.window, self.draws)[rank::world]
+        # From pinned memory it travels while the device works.
+        return noise.pin_memory() if self.resident is not None and self.resident.is_cuda else noise
 
     def stream(self, first: int, last: int, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches first .. last-1, each with its noise."""

@@ -29,7 +29,7 @@ SAVING = 30
 AT_ONCE = "stopped at once; the same command resumes from the last checkpoint"
 
 AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that SLURM sends before a job's time limit."""
+"""Signals that SLURM sends well before a job's time limit: they leave as much time as several ranks get."""
 
 
 def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:

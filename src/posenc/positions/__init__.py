@@ -2,20 +2,27 @@
 
 from posenc.positions.additive import Learned, Sinusoidal
 from posenc.positions.base import PositionScheme
-from posenc.positions.bias import T5, Alibi
-from posenc.positions.content import Forgetting
-from posenc.positions.rotary import Bounded, NopeHybrid, Rotary, Xpos, permute_layout
+from posenc.positions.bias import T5, Alibi, Fire, Kerple
+from posenc.positions.content import Contextual, Forgetting
+from posenc.positions.polar import Polar
+from posenc.positions.rotary import Bounded, NopeHybrid, Rotary, TrainedFrequencies, Truncated, Xpos, permute_layout
 
 __all__ = [
     "T5",
     "Alibi",
     "Bounded",
+    "Contextual",
+    "Fire",
     "Forgetting",
+    "Kerple",
     "Learned",
     "NopeHybrid",
+    "Polar",
     "PositionScheme",
     "Rotary",
     "Sinusoidal",
+    "TrainedFrequencies",
+    "Truncated",
     "Xpos",
     "permute_layout",
 ]

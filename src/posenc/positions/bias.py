@@ -1,10 +1,12 @@
-"""Schemes that add to the attention logits what depends on the offset i - j alone: the door `bias`."""
+"""Schemes that add to the attention logits what depends on positions alone: the door `bias`."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posenc.bounds import Positive, PositiveInt
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 from posenc.positions.tables import ExactTable
 
@@ -117,3 +119,74 @@ class T5(PositionScheme):
         """positions (T,) -> (H, T, T)."""
         offsets = _offsets(positions).clamp(-self.max_distance, self.max_distance)
         return self.scale * self.table(self.buckets[offsets + self.max_distance]).permute(2, 0, 1)
+
+
+class Kerple(PositionScheme):
+    """A bias that falls with the logarithm of the distance, at two trained rates a head (Chi et al. 2022).
+
+    bias_ij = -r1 log(1 + r2 |i - j|), their KERPLE-log. r1 and r2 start uniform in (0, 2) and (0, 1) and stay at least
+    0.01, as in the authors' code. All layers share them.
+
+    Args:
+        heads: H.
+    """
+
+    SMALLEST = 0.01
+
+    def __init__(self, heads: PositiveInt) -> None:
+        super().__init__()
+        self.r1, self.r2 = nn.Parameter(torch.empty(heads)), nn.Parameter(torch.empty(heads))
+        self.initialise()
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:
+        nn.init.uniform_(self.r1, 0, 2, generator)
+        nn.init.uniform_(self.r2, 0, 1, generator)
+
+    def bias(self, positions: Tensor) -> Tensor:
+        """positions (T,) -> (H, T, T), float32."""
+        r1, r2 = (rate.float().clamp(min=self.SMALLEST)[:, None, None] for rate in (self.r1, self.r2))
+        return -r1 * torch.log1p(r2 * _offsets(positions).abs())
+
+
+class Fire(PositionScheme):
+    """FIRE: a trained function of the distance over that to the beginning of the text (Li et al. 2023).
+
+    bias_ij = f(psi(i - j) / psi(max(L, i))) with psi(x) = log(1 + c x), and f a network with one hidden layer of ReLU
+    and an output for each head. c, the threshold L and f are trained, and shared by all layers. Below L the bias
+    depends on the offset alone; beyond, all distances come to lie between 0 and 1, however long the text.
+
+    Args:
+        heads: H.
+        hidden: units of f.
+        c: its start.
+        threshold: L's start, in positions.
+    """
+
+    causal_only = True
+
+    def __init__(
+        self, heads: PositiveInt, hidden: PositiveInt = 32, c: Positive = 0.1, threshold: Positive = 512.0
+    ) -> None:
+        super().__init__()
+        self.starts = c, threshold
+        self.c, self.log_threshold = nn.Parameter(torch.empty(())), nn.Parameter(torch.empty(()))
+        self.inner, self.outer = nn.Linear(1, hidden), nn.Linear(hidden, heads)
+        self.initialise()
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:
+        c, threshold = self.starts
+        nn.init.constant_(self.c, c)
+        nn.init.constant_(self.log_threshold, math.log(threshold))
+        for linear in (self.inner, self.outer):
+            bound = linear.in_features**-0.5
+            for weight in linear.parameters():
+                nn.init.uniform_(weight, -bound, bound, generator)
+
+    def bias(self, positions: Tensor) -> Tensor:
+        """positions (T,) -> (H, T, T), float32."""
+        longest = torch.maximum(self.log_threshold.float().exp(), positions.float())
+        c = self.c.float().abs()
+        distance = torch.log1p(c * _offsets(positions).clamp(min=0)) / torch.log1p(c * longest)[:, None]
+        with torch.autocast(positions.device.type, enabled=False):
+            inner = F.linear(distance[..., None], self.inner.weight.float(), self.inner.bias.float()).relu()
+            return F.linear(inner, self.outer.weight.float(), self.outer.bias.float()).permute(2, 0, 1)

@@ -1,9 +1,12 @@
 """Schemes that add to the attention logits what the tokens say: the door `content_bias`."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from posenc.bounds import PositiveInt
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 
 
@@ -64,3 +67,59 @@ class Forgetting(PositionScheme):
         gate = self.gates[index]
         assert isinstance(gate, ForgetGate)
         return gate
+
+
+class ContextualTable(PositionScheme):
+    """The positions of one layer of `Contextual`: a vector for each count.
+
+    Args:
+        head_dim: Dh.
+        longest: P, counts with a vector.
+    """
+
+    def __init__(self, head_dim: int, longest: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(longest, head_dim))
+        self.initialise()
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
+        nn.init.zeros_(self.table)
+
+    def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
+        """q_i . e[p_ij], interpolated between the counts on both sides of p_ij: (B, H, T, T), float32."""
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+        logits = (q @ k.mT).float() / math.sqrt(q.shape[-1])
+        gates = logits.sigmoid().tril()
+        count = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
+        of_counts = (q @ self.table.to(q.dtype).mT).float()
+        below, share = count.floor().long(), count.frac()
+        above = (below + 1).clamp(max=len(self.table) - 1)
+        return of_counts.gather(-1, below) * (1 - share) + of_counts.gather(-1, above) * share
+
+
+class Contextual(PositionScheme):
+    """Contextual position encoding (CoPE; Golovneva et al. 2024): a token counts the tokens that matter to it.
+
+    The key at j is p_ij = sum_{l=j..i} sigmoid(q_i . k_l / sqrt(Dh)) away, and its logit grows by q_i . e[p_ij]. The
+    vectors e start at 0, each layer has its own, and all its heads share them.
+
+    Args:
+        head_dim: Dh.
+        layers: a table each.
+        longest: P: what is counted farther is at P - 1.
+    """
+
+    causal_only = True
+
+    def __init__(self, head_dim: PositiveInt, layers: PositiveInt, longest: PositiveInt = 64) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(ContextualTable(head_dim, longest) for _ in range(layers))
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:
+        for index in range(len(self.tables)):
+            self.layer(index).initialise(generator)
+
+    def layer(self, index: int) -> ContextualTable:
+        table = self.tables[index]
+        assert isinstance(table, ContextualTable)
+        return table

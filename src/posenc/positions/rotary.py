@@ -3,11 +3,12 @@
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from posenc.bounds import Fraction
 from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary
 from posenc.positions.base import LayerScheme, PositionScheme
-from posenc.positions.tables import PAGE, AngleTable, DecayTable, frequencies
+from posenc.positions.tables import PAGE, AngleTable, DecayTable, TrainedAngles, frequencies
 
 LARGEST_GROWTH = 116
 """Binary digits that xPos may add to a product: float32 has 128, and products of 2^12 must still fit."""
@@ -26,6 +27,8 @@ class Rotary(PositionScheme):
         ValueError: if the rotated channels are not an even number between 2 and Dh, the layout is unknown, or the
             base is not positive.
     """
+
+    angles: AngleTable | TrainedAngles
 
     def __init__(
         self,
@@ -82,6 +85,61 @@ class Bounded(Rotary):
         if longest < 1:
             raise ValueError(f"longest={longest} must be at least 1")
         self.angles = AngleTable(math.pi / longest * frequencies(self.rotated, base))
+
+
+class Truncated(Rotary):
+    """Rotary without its slowest planes, which stay as they are: p-RoPE (Barbero et al. 2024).
+
+    What turns slowly can carry meaning at any distance, but not exactly; what does not turn can do so exactly.
+
+    Args:
+        kept: p, the share of the planes that are rotated: the fastest. With 1 it is RoPE, with 0 it has no positions.
+        head_dim, base, layout, fraction: as in `Rotary`.
+
+    Raises:
+        ValueError: as `Rotary`.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        fraction: float = 1.0,
+        kept: Fraction = 0.75,
+    ) -> None:
+        super().__init__(head_dim, base, layout, fraction)
+        theta = frequencies(self.rotated, base)
+        theta[round(kept * len(theta)) :] = 0
+        self.angles = AngleTable(theta)
+
+
+class TrainedFrequencies(Rotary):
+    """Rotary whose frequencies are trained, as theta_i exp(w_i) with w_i from 0; all heads and layers share them.
+
+    In which form LeRoPE trains them is not at hand; in the logarithm no frequency changes its sign, and a step of the
+    optimiser moves a fast one and a slow one by the same share. Angles are in float64, which a GPU has and MPS lacks.
+
+    Args:
+        head_dim, base, layout, fraction: as in `Rotary`.
+
+    Raises:
+        ValueError: as `Rotary`.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        fraction: float = 1.0,
+    ) -> None:
+        super().__init__(head_dim, base, layout, fraction)
+        self.angles = TrainedAngles(frequencies(self.rotated, base))
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
+        for weight in self.angles.parameters():
+            nn.init.zeros_(weight)
 
 
 class NopeHybrid(Rotary):

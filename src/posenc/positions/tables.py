@@ -1,4 +1,7 @@
-"""Exact tables of fixed numbers: computed in float64, kept in float32, in no checkpoint, never cast."""
+"""Exact tables of fixed numbers: computed in float64, kept in float32, in no checkpoint, never cast.
+
+Angles that are trained are in no table: they are computed in float64 at each use.
+"""
 
 import math
 from collections.abc import Callable
@@ -64,6 +67,28 @@ class AngleTable(ExactTable):
         page_cos, page_sin = self.table[0, page], self.table[1, page]
         cos, sin = self.table[2, offset], self.table[3, offset]
         return page_cos * cos - page_sin * sin, page_sin * cos + page_cos * sin
+
+
+class TrainedAngles(nn.Module):
+    """cos and sin of m theta_i exp(w_i), in float64 up to the last rounding, and differentiable.
+
+    Args:
+        theta: (n,), float64, where each frequency starts.
+
+    Attributes:
+        log_ratio: w, (n,).
+    """
+
+    def __init__(self, theta: Tensor) -> None:
+        super().__init__()
+        self.start = theta.tolist()
+        self.log_ratio = nn.Parameter(torch.zeros(len(theta)))
+
+    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """positions (T,) -> cos (T, n), sin (T, n), float32."""
+        start = torch.tensor(self.start, dtype=torch.float64, device=positions.device)
+        angles = positions.double()[:, None] * (start * self.log_ratio.double().exp())
+        return angles.cos().float(), angles.sin().float()
 
 
 class DecayTable(nn.Module):

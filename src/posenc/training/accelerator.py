@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
@@ -15,11 +16,9 @@ from posenc.distributed import this_rank
 from posenc.errors import UserError
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
+from posenc.training.step import Loss
 
 Precision = Literal["auto", "32-true", "bf16-mixed"]
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Of inputs and targets, (B, T) each."""
 
 LAUNCHING = 0.01
 """Seconds that an uncompiled step takes at least: Python starts its kernels one by one."""
@@ -89,6 +88,10 @@ class Hardware:
     def gathered(self, loss: Loss) -> AbstractContextManager[None]:  # noqa: ARG002
         """Inside, this rank has all weights of the model that the loss is of."""
         return nullcontext()
+
+    def whole(self, model: Transformer, run: Path) -> Transformer:  # noqa: ARG002
+        """The trained model with all of its weights, from memory or from the last checkpoint of its run."""
+        return model
 
     def for_run(self, steps: int, tokens: int, parameters: int) -> Self:
         """The same with compile="auto" decided, and the choice printed if there is one.
@@ -236,6 +239,12 @@ class FullySharded(DataParallel):
     def gathered(self, loss: Loss) -> AbstractContextManager[None]:
         """Inside, this rank has all weights of the model that the loss is of. All ranks must enter."""
         return loss.gathered()  # type: ignore[attr-defined]  # it is a ShardedLoss
+
+    def whole(self, model: Transformer, run: Path) -> Transformer:  # noqa: ARG002
+        """From the last checkpoint: in memory this rank has a shard."""
+        from posenc.evaluation.load import load
+
+        return load(run).model
 
 
 def best_device() -> torch.device:

@@ -10,7 +10,6 @@ from posenc.config.instantiate import build
 from posenc.config.schema import Settings
 from posenc.data.prepare import Prepared
 from posenc.distributed import broadcast, this_rank
-from posenc.evaluation.load import load
 from posenc.objectives.sampling import Sampling
 from posenc.storage.atomic import atomic_write
 from posenc.storage.run_directory import RunDirectory
@@ -151,9 +150,9 @@ class TrainingRun:
 
     def _finish(self, summary: Summary) -> None:
         """Write a sample of what the model says, then the summary, which marks the run as finished."""
-        trained = load(self.directory.path)  # from the last checkpoint: in memory the weights may be sharded
-        objective, context = trained.objective, self.settings.context
-        sample = objective.sample(trained.model, trained.tokenizer, objective.prompt, context, Sampling())
+        objective, tokenizer, context = self.experiment.objective, self.experiment.tokenizer, self.settings.context
+        model = self.module.hardware.whole(self.module.model, self.directory.path).to(self.device)
+        sample = objective.sample(model, tokenizer, objective.prompt, context, Sampling())
         atomic_write(self.directory.path / "sample.txt", sample + "\n")
         self.directory.finish(summary)  # before W&B, which may wait for the network
         try:

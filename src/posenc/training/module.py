@@ -113,17 +113,21 @@ class LanguageModel(LightningModule):
             yield seen, wanted, share if turn < len(batches) else 0.0
 
     def on_train_start(self) -> None:
-        """Compile before the first step, so that no step's time has it in it."""
+        """Compile before the first step, so that no step's time has it in it.
+
+        It is done through the strategy: inside DDP's forward the compiler cuts the graph where a bucket of gradients is
+        complete, and the backward of one part runs while the gradients of another are averaged (torch's DDPOptimizer).
+        """
         if not self.hardware.compiles():
             return
         with self.timer.within(COMPILING):
             train = [part.to(self.device) for part in next(self._shares(self.batches, 0))]
             valid = next(self.val_dataloader())
             for _ in range(3 if self.hardware.cuda_graphs else 1):  # a CUDA graph is recorded at the second call
-                with self.trainer.precision_plugin.forward_context():
-                    self.training_step(train, 0).backward()
-                    with torch.no_grad():
-                        self.validation_step(valid, 0).item()
+                loss: Any = self.trainer.strategy.training_step(train, 0)
+                loss.backward()
+                with self.trainer.precision_plugin.forward_context(), torch.no_grad():
+                    self.validation_step(valid, 0).item()
                 self.zero_grad()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

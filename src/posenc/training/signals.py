@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 from posenc.distributed import this_rank
+from posenc.distributed.launch import AHEAD
 from posenc.errors import Stopped
 
 GRACE = 7.0
@@ -20,9 +21,6 @@ LIMIT = 1.5
 
 SEVERAL = 18.0
 """Seconds that several ranks get on top, to come to a row of metrics.csv: torchrun and SLURM kill 30 later."""
-
-AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that come well before a job's limit, and so leave as much time."""
 
 
 class Signals:

@@ -1,0 +1,48 @@
+"""Polar coordinates: what a token says in the length of each channel's vector, where it stands in its angle."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from posenc.bounds import Positive, PositiveInt
+from posenc.positions.base import PositionScheme
+from posenc.positions.tables import AngleTable, frequencies
+
+
+class Polar(PositionScheme):
+    """PoPE (Gopalakrishnan et al. 2025): the logit of a query at m and a key at n is, over the Dh channels c of head h,
+
+    sum_c softplus(q_c) softplus(k_c) cos((m - n) theta_c - delta_hc), with theta_c = base^(-c/Dh).
+
+    In RoPE the angle between q and k within a plane depends on both the contents and the offset; here contents have no
+    angle. The angles delta are trained from 0, and shared by all layers. Logits are divided by sqrt(Dh), as in RoPE,
+    though there are twice as many channels.
+
+    Args:
+        heads: H, of the queries.
+        head_dim: Dh.
+        base: of the frequencies.
+    """
+
+    def __init__(self, heads: PositiveInt, head_dim: PositiveInt, base: Positive = 10_000.0) -> None:
+        super().__init__()
+        self.angles = AngleTable(frequencies(2 * head_dim, base))
+        self.delta = nn.Parameter(torch.empty(heads, 1, head_dim))
+        self.initialise()
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
+        nn.init.zeros_(self.delta)
+
+    def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """q (.., H, T, Dh) and k (.., G, T, Dh) -> the same with 2 Dh channels."""
+        cos, sin = self.angles(positions)
+        delta_cos, delta_sin = self.delta.float().cos(), self.delta.float().sin()
+        # On the queries, since keys may have fewer heads: the angle between them is the same.
+        q_cos, q_sin = cos * delta_cos + sin * delta_sin, sin * delta_cos - cos * delta_sin
+        return _placed(q, q_cos, q_sin), _placed(k, cos, sin)
+
+
+def _placed(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Vectors of lengths softplus(x) at the angles of cos and sin, in Cartesian coordinates and the type of x."""
+    length = F.softplus(x.float())
+    return torch.cat([length * cos, length * sin], dim=-1).to(x.dtype)
