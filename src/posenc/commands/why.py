@@ -21,7 +21,7 @@ FINDINGS = "findings.md"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="python -m posenc.why", description=__doc__)
+    parser = Arguments(prog="posenc why", description=__doc__)
     parser.add_argument("--ablate", action="store_true", help="mask single offsets in the finished models of the runs")
     parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of tokens; default: %(default)s")
     with command_line(parser, Path("results/why"), arguments) as (given, study):
