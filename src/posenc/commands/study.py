@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.files import CONF
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
     from posenc.analysis.results import Defaults, Key, Result
-
-CONF = Path(__file__).parents[3] / "conf"
+    from posenc.analysis.runs import Run
 
 
 class Study:
@@ -86,7 +86,7 @@ class Study:
         Raises:
             UserError: if a file cannot be read.
         """
-        from posenc.analysis.results import curve_rows, result_of, rows
+        from posenc.analysis.results import curve_rows, rows
         from posenc.analysis.runs import finished_runs
         from posenc.storage.atomic import atomic_write
         from posenc.storage.csv_files import read_csv, to_csv
@@ -94,8 +94,7 @@ class Study:
         known = {result.key: result for result in self.results}
         curves: list[Mapping[str, Any]] = list(read_csv(self.folder / "curves.csv"))
         for run in (run for folder in folders for run in finished_runs(folder)):
-            defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))
-            result = result_of(run, defaults, self.plan["search_seeds"])
+            result = self.result(run)
             if result.key not in known:
                 known[result.key] = result
                 curves += curve_rows(run, result)
@@ -103,6 +102,13 @@ class Study:
             table = rows(known.values())
             atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
             atomic_write(self.folder / "curves.csv", to_csv(list(curves[0]), curves))
+
+    def result(self, run: "Run") -> "Result":
+        """The row of a finished run."""
+        from posenc.analysis.results import result_of
+
+        defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))
+        return result_of(run, defaults, self.plan["search_seeds"])
 
     def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
         """That of the experiment with some overrides, checked, and the choices made.

@@ -1,14 +1,19 @@
 """Keep and draw the interventions: `python -m posenc.why runs/why`."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.commands.study import Study, command_line
 from posenc.config.command_line import Arguments
+from posenc.errors import UserError
 
 if TYPE_CHECKING:
     from posenc.analysis.why import Group
+
+ABLATED = ("pos", "scale", "seed", "tokens")
+"""Columns that name a run in ablation.csv, beside the offset that was masked, 0 for none, and the loss."""
 
 FINDINGS = "findings.md"
 """What people made of the figures; it opens the page, if it is there."""
@@ -16,11 +21,49 @@ FINDINGS = "findings.md"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="python -m posenc.why", description=__doc__)
+    parser = Arguments(prog="posenc why", description=__doc__)
+    parser.add_argument("--ablate", action="store_true", help="mask single offsets in the finished models of the runs")
+    parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of tokens; default: %(default)s")
     with command_line(parser, Path("results/why"), arguments) as (given, study):
+        if given.ablate:
+            ablate(study, given.folders, given.cache)
         if given.todo is None:
             draw(study)
             print(f"Results: {study.folder / 'README.md'}")
+
+
+def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
+    """Add to ablation.csv what each finished run without an intervention loses when attention at an offset is masked.
+
+    Args:
+        study: keeps the rows; what is there stays.
+        folders: hold the runs, with their checkpoints.
+        cache: of tokens.
+    """
+    from posenc.analysis.results import BACKBONE
+    from posenc.analysis.runs import finished_runs
+    from posenc.evaluation.ablation import losses_without
+    from posenc.evaluation.load import load
+    from posenc.evaluation.validation_text import validation_text
+    from posenc.storage.atomic import atomic_write
+    from posenc.storage.csv_files import read_csv, to_csv
+
+    file = study.folder / "ablation.csv"
+    rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
+    known = {tuple(row[name] for name in ABLATED) for row in rows}
+    for run in (run for folder in folders for run in finished_runs(folder)):
+        result = study.result(run)
+        named = {name: str(getattr(result, name)) for name in ABLATED}
+        if result.setting != BACKBONE or tuple(named.values()) in known:
+            continue
+        try:
+            trained = load(Path(run.source))
+            losses = losses_without(trained, validation_text(trained, cache))
+        except UserError as error:
+            print(f"{run.name} is not evaluated: {error}", file=sys.stderr)
+            continue
+        rows += [{**named, "masked_offset": offset, "val_loss": round(loss, 5)} for offset, loss in losses.items()]
+        atomic_write(file, to_csv(list(rows[0]), rows))
 
 
 def groups(study: Study) -> "list[Group]":
