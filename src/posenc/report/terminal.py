@@ -64,8 +64,8 @@ def _print(console: Any, table: Table) -> None:
 
     grouped = any(not row[0] for row in table.rows)
     drawn = rich_table.Table(
-        title=printable_lines(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
-        min_width=min(len(table.title), console.width),
+        title=printable_lines(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+        pad_edge=False, min_width=min(len(table.title), console.width),
     )  # fmt: skip
     for place, name in enumerate(table.head):
         drawn.add_column(printable_lines(name), justify="left" if place == 0 else "right")
