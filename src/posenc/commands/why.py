@@ -66,18 +66,18 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
         atomic_write(file, to_csv(list(rows[0]), rows))
 
 
-def groups(study: Study) -> "list[Group]":
-    """What each intervention of a study explains, block by block."""
+def groups(study: Study, corpus: str) -> "list[Group]":
+    """What each intervention explains on a text, block by block."""
     from posenc.analysis.why import Group, effect
 
     blocks = study.plan["blocks"]
     named = {str(name): arm for block in blocks for name, arm in block["arms"].items()}
-    reference = study.curves(named[study.plan["reference"]])
+    reference = study.curves(named[study.plan["reference"]], corpus)
     found = []
     for block in blocks:
-        origin = study.curves(named[block.get("from", "none")])
+        origin = study.curves(named[block.get("from", "none")], corpus)
         effects = {
-            str(name): effect(study.curves(arm), origin, reference, study.plan["levels"])
+            str(name): effect(study.curves(arm, corpus), origin, reference, study.plan["levels"])
             for name, arm in block["arms"].items()
         }
         known = {name: one for name, one in effects.items() if one}
@@ -86,17 +86,18 @@ def groups(study: Study) -> "list[Group]":
 
 
 def draw(study: Study) -> None:
-    """Draw what each intervention explains, and write it up in README.md."""
+    """Draw what each intervention explains on each text, and write it up in README.md."""
     from posenc.report import why
     from posenc.storage.atomic import atomic_write
 
-    written, explained = study.folder / FINDINGS, groups(study)
+    written = study.folder / FINDINGS
     text = ["# Why", written.read_text().strip() if written.exists() else "", why.INTRODUCTION]
-    if any(group.effects for group in explained):
-        text.append(why.table(explained, study.plan["levels"]))
-    if any(group.explains for group in explained):
-        why.figure(explained).savefig(study.folder / "why.png", dpi=160)
-        text.insert(-1, "![Share of RoPE's advantage that each intervention explains](why.png)")
+    for corpus in study.corpora:
+        explained = groups(study, corpus)
+        if any(group.explains for group in explained):
+            why.figure(explained).savefig(study.folder / f"{corpus}.png", dpi=160)
+            text += [f"## {corpus}", f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"]
+            text.append(why.table(explained, study.plan["levels"]))
     atomic_write(study.folder / "README.md", "\n\n".join(filter(None, text)) + "\n")
 
 
