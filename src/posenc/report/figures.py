@@ -68,7 +68,7 @@ def heads(comparison: Comparison) -> "Figure":
             for axes in row[1:]:
                 axes.set_ylim(0, max(0.05, axes.get_ylim()[1]))
             if panel.title:
-                row[0].set_ylabel(panel.title)
+                row[0].set_ylabel(panel.title, parse_math=False)
     return figure
 
 
@@ -107,7 +107,7 @@ def lengths(comparison: Comparison) -> "Figure":
 
 
 def _by_length(axes: Any, panel: Panel, found: Extrapolation) -> None:
-    axes.set_title(f"{_where(panel)}mean, 95 % band", loc="left", fontsize=10)
+    axes.set_title(f"{_where(panel)}mean, 95 % band", loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel(f"length of the windows, times the {found.context:,} tokens trained at")
     axes.set_ylabel(METRICS["bits_per_byte"].label)
     _doublings(axes, found.lengths, "{:g}")
@@ -190,7 +190,7 @@ def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.set_xlabel("step")
     axes.set_ylabel(METRICS["val_loss"].label)
     over = formatting.seeds_from([len(arm.runs) for arm in panel.arms])
-    axes.set_title(f"{_where(panel)}mean over {over}, 95 % band", loc="left", fontsize=10)
+    axes.set_title(f"{_where(panel)}mean over {over}, 95 % band", loc="left", fontsize=10, parse_math=False)
     if panel.rivals:
         axes.annotate(
             f"grey lines: {panel.baseline}'s loss after 25, 50, 75, 100 %",
