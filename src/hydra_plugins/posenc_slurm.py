@@ -17,10 +17,9 @@ from omegaconf import DictConfig
 
 from posenc.config.compose import register_resolvers
 from posenc.errors import Stopped, UserError, first_line
-from posenc.storage import checkpoint_files
-from posenc.storage.run_directory import FAILED_JOBS, begun, failed_jobs
+from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
-from posenc.sweeps.callback import NOTES, note
+from posenc.sweeps.callback import NOTES, note, progress
 from posenc.sweeps.slurm import JobState
 
 try:
@@ -47,11 +46,21 @@ class Slurm(SlurmLauncher):
     the others continue.
     """
 
+    def setup(self, **given: Any) -> None:
+        """Hydra's; before anything is written.
+
+        Raises:
+            UserError: if no cluster answers.
+        """
+        super().setup(**given)
+        if not slurm.answers():
+            raise UserError("hydra/launcher=slurm cannot submit: SLURM is not here, or does not answer to `squeue`")
+
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Submit, and wait for the end of the last job.
 
         Raises:
-            UserError: if SLURM is not there, or does not take the jobs.
+            UserError: if SLURM does not take the jobs.
             Stopped: on Ctrl-C; the jobs continue.
         """
         jobs = self._submitted(job_overrides, initial_job_idx)
@@ -159,19 +168,19 @@ class SubmittedJob:
             self._fail(f"its job {self.job.job_id} ended with an error; see {self.job.paths.stderr}")
 
     def _lost(self, state: JobState) -> None:
-        job = self.job.job_id
+        job, saved = self.job.job_id, progress(self.configuration)
         if state.name == "CANCELLED":
-            self._fail(f"job {job} was cancelled; {self._saved()}")
+            self._fail(f"job {job} was cancelled; {saved}")
             return
         if state.name != "PREEMPTED":  # where a partition cancels what it preempts, the node is not to blame
             self.lost_on.append(state.node or "an unknown node")
         where = f" on {' and again on '.join(self.lost_on)}" if self.lost_on else ""
         if len(self.lost_on) < LOSSES and slurm.requeue(job):
             again = f"ended without a result ({state.name}) and is in the queue again"
-            print(f"{self.name}: job {job} {again}; {self._saved()}")
+            print(f"{self.name}: job {job} {again}; {saved}")
         else:
             log = self.job.paths.stderr
-            self._fail(f"job {job} was lost{where} ({state.name}) and is given up; {self._saved()}; its log is {log}")
+            self._fail(f"job {job} was lost{where} ({state.name}) and is given up; {saved}; its log is {log}")
 
     def _fail(self, sentence: str) -> None:
         self._note(sentence)
@@ -179,13 +188,6 @@ class SubmittedJob:
 
     def _note(self, sentence: str) -> None:
         note(self.name, sentence, Path(self.configuration.hydra.sweep.dir))
-
-    def _saved(self) -> str:
-        run = begun(self.configuration)
-        if run is None:
-            return "its run had not begun"
-        newest = next(iter(checkpoint_files.newest_first(run / "checkpoints")), None)
-        return f"{run} is saved up to step {checkpoint_files.step(newest) if newest else 0}"
 
 
 def _apart(job_overrides: Sequence[Sequence[str]]) -> list[str]:

@@ -41,6 +41,13 @@ def hydra_arguments() -> "argparse.ArgumentParser":
     return get_args_parser()
 
 
+def basic_launcher() -> Any:
+    """hydra-core 1.3.8: the class that runs a sweep's jobs one after the other; it has no public name."""
+    from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+
+    return BasicLauncher
+
+
 def wandb_service() -> "subprocess.Popen[bytes] | None":
     """wandb 0.31.0: the process that uploads; None if there is none, or it is not ours to end."""
     try:

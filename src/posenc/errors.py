@@ -30,8 +30,11 @@ class Stopped(BaseException):
     """
 
     def __init__(self, signum: int, message: str) -> None:
-        super().__init__(message)
-        self.signum = signum
+        super().__init__(signum, message)  # all that it is made of, so that it passes between processes
+        self.signum, self.message = signum, message
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def exit_code(self) -> int:
@@ -42,6 +45,11 @@ class Stopped(BaseException):
 def first_line(error: BaseException) -> str:
     """What a library's error says, in one line."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def printable(text: str) -> str:
+    """What may be shown on a terminal: a name may hold what starts a new line, or moves, colours or reverses it."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 @contextmanager

@@ -43,8 +43,12 @@ def evaluated(trained, tmp_path_factory) -> tuple[Path, str]:
     """A copy of it, evaluated, and what the command printed."""
     folder = tmp_path_factory.mktemp("evaluated") / "smoke"
     shutil.copytree(trained, folder)
+    configuration = run(folder, "rope") / "config.yaml"
+    theirs = folder.with_name("theirs")
+    configuration.write_text(configuration.read_text().replace("cache: data/cache", f"cache: {theirs}"))
     result = extrapolate(folder)
     assert (result.returncode, result.stderr) == (0, "")
+    assert not theirs.exists(), "a run's own configuration says where to write here"
     return folder, result.stdout
 
 

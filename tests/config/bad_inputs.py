@@ -53,6 +53,19 @@ def text(
     return Wrong(tuple(line.split()), sentence, files={name: content}, made=made)
 
 
+def unreadable_within(path: str) -> Wrong:
+    """A corpus with a folder in it that cannot be read."""
+    files = {"mine/a.txt": SENTENCES, "ours/a.txt": SENTENCES}
+    line = ("data=text", f'data.path="{path}"')
+    return Wrong(line, " cannot be read: Permission denied", files=files, made=unreadable("mine"))
+
+
+def around(environment: str, line: str, sentence: str) -> Wrong:
+    """A case of variables like A=1, with spaces between them."""
+    variables = dict(variable.split("=") for variable in environment.split())
+    return Wrong(tuple(line.split()), sentence, environment=variables)
+
+
 WRONG_CHOICES = [
     train("pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
     train("pos=RoPE", "pos=RoPE is not a choice; did you mean pos=rope"),
@@ -223,6 +236,9 @@ WRONG_TEXTS = [
         made=lambda here: (here / "a.txt").symlink_to("a.txt"),
     ),
     Wrong(("data=text", "data.path={here}"), "holds no text", made=lambda here: (here / "here").symlink_to(here)),
+    unreadable_within("{here}"),
+    unreadable_within("{here}/*/*.txt"),
+    unreadable_within("{here}/**/a.txt"),
     train("data=fineweb_edu data.limit=-1", "data.limit=-1 must be a whole number at least 1 or null"),
     train("data=enwik8", "data.path=LTCB/enwik8 cannot be loaded"),
 ]
@@ -270,6 +286,16 @@ WRONG_PLACES = [
     train("hydra/job_logging=default hydra.job.name=../x", "hydra/job_logging cannot be set"),
 ]
 
+RANKS = "MASTER_ADDR=localhost MASTER_PORT=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1"
+
+WRONG_ENVIRONMENTS = [
+    around(f"{RANKS} RANK=0 WORLD_SIZE=abc", "", "the environment's WORLD_SIZE=abc must be a whole number"),
+    around(f"{RANKS} RANK=-1 WORLD_SIZE=2", "", "the environment's RANK=-1 must be a whole number"),
+    around(f"{RANKS} RANK=5 WORLD_SIZE=2", "", "RANK=5 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 contradict"),
+    around("SLURM_CONF=/nowhere", "-m seed=0,1 hydra/launcher=slurm", "SLURM is not here, or does not answer"),
+    around("SLURM_STEP_NUM_TASKS=abc", "", "the environment's SLURM_STEP_NUM_TASKS=abc"),
+]
+
 STRANGE_CALLS = [
     train("pos._target_=os.system", "pos._target_ cannot be set: what is built is chosen, like pos=rope"),
     train("+x._target_=os.getcwd", "x._target_ cannot be set"),
@@ -299,6 +325,7 @@ WRONG_SWEEPS = [
     train("-m hydra/launcher=joblib hydra.launcher.njobs=2", "did you mean hydra.launcher.n_jobs"),
     train("-m hydra/launcher=slurm hydra.launcher.partion=gpu", "did you mean hydra.launcher.partition"),
     train("-m hydra/launcher=joblib hydra.launcher.n_jobs=0", "hydra.launcher.n_jobs=0 must be at least 1"),
+    train("-m hydra/launcher=joblib hydra.launcher.n_jobs=two", "hydra.launcher.n_jobs=two must be at least 1"),
     train("-m seed=range(0,1000000000)", "seed=range(0,1000000000) has too many values"),
     train("-m seed=range(0,5,0)", "its step must not be 0"),
     train("-m seed=range(0,200) context=range(4,200)", "these are 39,200 runs: a sweep has at most 10,000"),
@@ -397,6 +424,13 @@ OTHER_COMMANDS = [
     other("posenc.report {here}/file", "no runs in", {"file": b""}),
     other("posenc.report {here}", "no runs in {here}; there are {here}/runs", {"runs/rope/seed0-1/config.yaml": b""}),
     other("posenc.report {here}", "can be read yet", {"rope/seed0-1/config.yaml": b"\xff"}),
+    Wrong(
+        ("{here}",),
+        "/rope cannot be read: Permission denied",
+        program="posenc.report",
+        files={"rope/seed0-1/config.yaml": b""},
+        made=unreadable("rope"),
+    ),
     other("posenc.report wandb://entity", "must look like wandb://entity/project/group"),
     other("posenc.extrapolate", "the following arguments are required: folder"),
     other("posenc.extrapolate {here}/nowhere", "no runs in"),
@@ -417,6 +451,7 @@ WRONG: tuple[Wrong, ...] = (
     *WRONG_TEXTS,
     *MISSING_PACKAGES,
     *WRONG_PLACES,
+    *WRONG_ENVIRONMENTS,
     *STRANGE_CALLS,
     *WRONG_SWEEPS,
     *FORGOTTEN_MULTIRUN,

@@ -1,11 +1,13 @@
 """What a user types wrong is answered in one sentence, with exit code 2, and nothing is left behind."""
 
+import io
 import subprocess
 import sys
 import time
 
 import pytest
 
+from posenc.config.command_line import one_sentence_errors
 from tests.config.bad_inputs import WRONG
 from tests.config.wrong_input import SECRET, Warm, answer, may_read_all
 from tests.conftest import ROOT, clean_environment
@@ -54,6 +56,26 @@ def test_a_wrong_input_is_answered_in_one_sentence_and_leaves_nothing(number, an
     assert "Traceback" not in given.errors
     assert SECRET not in given.errors
     assert not given.left
+
+
+def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(SystemExit) as ended, one_sentence_errors(conf=ROOT / "conf"):
+        pytest.fail("it went on")
+    assert ended.value.code == 2
+    assert "the working directory cannot be used: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("ascii", b"1-2 ?"), ("latin-1", b"1-2 \xe9"), ("utf-8", b"1\xe2\x80\x932 \xc3\xa9")]
+)
+def test_a_terminal_shows_what_it_can(encoding, shown, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    with one_sentence_errors():
+        print("1\N{EN DASH}2 \xe9", end="", flush=True)
+    assert stream.buffer.getvalue() == shown
 
 
 def test_help_reads_like_a_manual_and_names_every_choice():

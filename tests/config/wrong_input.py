@@ -24,6 +24,7 @@ class Wrong:
         sentence: a part of the answer.
         files: what lies in its folder, by name.
         made: makes there what is no plain file.
+        environment: variables beside the usual.
         without: a package that cannot be imported.
         program: a script, or a module of the package.
         code: the exit code.
@@ -33,6 +34,7 @@ class Wrong:
     sentence: str
     files: Mapping[str, bytes] = field(default_factory=dict)
     made: Callable[[Path], object] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
     without: str = ""
     program: str = "train.py"
     code: int = 2
@@ -80,14 +82,14 @@ def answer(wrong: Wrong, here: Path, warm: "Warm | None" = None) -> Answer:
     arguments = [argument.replace("{here}", str(here)).replace("{root}", str(ROOT)) for argument in wrong.arguments]
     command = [*_program(wrong), *arguments]
     if warm is not None and not wrong.without:
-        code, errors = warm.run(command, here)
+        code, errors = warm.run(command, here, wrong.environment)
     else:
         result = subprocess.run(
             [*_as_a_user(), sys.executable, *command],
             cwd=here,
             capture_output=True,
             text=True,
-            env=_environment(wrong.without, here.with_name(f"{here.name}-packages")),
+            env={**_environment(wrong.without, here.with_name(f"{here.name}-packages")), **wrong.environment},
             stdin=subprocess.DEVNULL,
         )
         code, errors = result.returncode, result.stderr
@@ -98,12 +100,13 @@ WARM = """
 import json, os, runpy, sys, traceback
 import torch, hydra, omegaconf, yaml, numpy, filelock
 for line in sys.stdin:
-    command, here, errors = json.loads(line)
+    command, here, errors, environment = json.loads(line)
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.chdir(here)
+            os.environ.update(environment)
             os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)
             module, sys.argv = command[0] == "-m", command[command[0] == "-m":]
@@ -134,12 +137,12 @@ class Warm:
             env=_environment("", Path()),
         )
 
-    def run(self, command: list[str], here: Path) -> tuple[int, str]:
+    def run(self, command: list[str], here: Path, environment: Mapping[str, str]) -> tuple[int, str]:
         """The exit code and what was printed on stderr."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         errors = here.with_name(f"{here.name}-errors")
-        print(json.dumps([command, str(here), str(errors)]), file=self.process.stdin, flush=True)
+        print(json.dumps([command, str(here), str(errors), dict(environment)]), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline()), errors.read_text()
 
     def close(self) -> None:

@@ -1,11 +1,14 @@
 """SIGKILL at any moment, again and again, and the same command each time."""
 
+import os
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from posenc.storage.run_directory import HOLDER, failed_jobs
 from tests.faults.outcome import Outcome
 from tests.faults.toy import Toy, same_curve
 
@@ -57,6 +60,22 @@ def at_random(toy: Toy, times: int, longest: float) -> Iterator[float]:
             yield seconds
 
 
+def in_a_sweep(toy: Toy) -> bool:
+    """Whether a process killed among several is noted with what is saved of its run, and the other runs finish."""
+    joblib = ("-m", "seed=0,1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    with toy.start(*joblib) as process:
+        holder = toy.folder / "runs"
+        while process.poll() is None and not (found := list(holder.glob("*/*/seed1-*/checkpoints/*.ckpt"))):
+            time.sleep(0.02)
+        (run,) = {file.parents[1] for file in found}
+        os.kill(int((run / HOLDER).read_text().split()[1]), signal.SIGKILL)
+        _, said = process.communicate(timeout=300)
+    noted = failed_jobs(holder / "smoke")
+    named = f"its process was killed; {run} is saved up to step " in said
+    finished = len(list(holder.glob("*/*/*/summary.json")))
+    return process.returncode == 1 and named and len(noted) == 1 and finished == 2 and "Traceback" not in said
+
+
 def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     """
     Args:
@@ -83,3 +102,5 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
         (aimed_words, len(moments), len(killed)),
     ):
         yield Outcome(words, tried, hit * whole_again, lost if whole_again else f"the curve differs: {told.stderr}")
+    swept = [in_a_sweep(Toy(folder / f"sweep{number}", 1000)) for number in range(times)]
+    yield Outcome("SIGKILL to one of a sweep's processes", times, sum(swept), "that run's steps since its checkpoint")

@@ -123,6 +123,23 @@ def test_ctrl_c_in_a_sweep_saves_the_run_and_ends_the_sweep(tmp_path):
     assert len(list(tmp_path.rglob("config.yaml"))) == 1
 
 
+def test_a_killed_process_of_a_sweep_loses_its_own_run_only(tmp_path):
+    assert kills.in_a_sweep(Toy(tmp_path, steps=200))
+
+
+def test_a_sweep_whose_output_nobody_reads_any_more_ends_and_no_job_has_failed(tmp_path):
+    toy = Toy(tmp_path, steps=20)
+    with toy.start("-m", "seed=0,1") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert said == "train.py: nobody reads what is printed any more\n"
+    assert not list(tmp_path.rglob("failed_jobs.jsonl"))
+    assert len(list(tmp_path.rglob("config.yaml"))) <= 1
+
+
 def test_a_sweep_of_compiled_runs_trains_all_of_them(tmp_path):
     if shutil.which("c++") is None:
         pytest.skip("torch.compile needs a C++ compiler")

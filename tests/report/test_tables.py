@@ -1,6 +1,9 @@
 """Tables for every renderer."""
 
-from posenc.report import csv_tables, tables
+from dataclasses import replace
+
+from posenc.analysis.comparison import Comparison
+from posenc.report import csv_tables, tables, terminal
 from posenc.storage.metrics import COLUMNS, METRICS
 from tests.analysis.synthetic import pair, panels
 from tests.conftest import ROOT
@@ -25,3 +28,12 @@ def test_every_row_has_a_cell_for_every_column():
 def test_lines_within_a_cell_stay_within_it_in_markdown():
     table = tables.Table("", ("a", "b"), [("1", "2\n3")])
     assert tables.markdown(table) == "| a | b |\n|---|---|\n| 1 | 2<br>3 |"
+
+
+def test_what_a_stranger_s_names_hold_does_not_steer_the_terminal(capsys):
+    (panel,) = panels(pair())
+    panel = replace(panel, setting={"data": "\x1b[2J\x07evil"}, notices=("\x9b31mred\u202egniht",))
+    terminal.show(Comparison(pair(), (panel, panel)))
+    printed = capsys.readouterr().out
+    assert "evil" in printed
+    assert all(character.isprintable() for character in printed.replace("\n", ""))

@@ -1,5 +1,6 @@
 """Runs, read back from a sweep's folder."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.config.schema import NOT_THE_CURVE
+from posenc.config.schema import NOT_THE_CURVE, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths, read
@@ -108,14 +109,14 @@ def read_folder(folder: Path) -> Sweep:
     Raises:
         UserError: if there is none with a validation.
     """
-    configurations = sorted(folder.glob("*/seed*/config.yaml"))
-    if not configurations:
+    directories, unreadable = _directories(folder)
+    if not directories and not unreadable:
         known = sorted({str(file.parents[2]) for file in folder.glob("**/seed*/config.yaml")})
         there = f"; there are {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
         raise UserError(f"no runs in {folder}{there}")
-    runs, diverged, notices = sort_out(_attempts(configurations))
-    tried, command, unreadable = _notes(folder)
-    notices += unreadable
+    runs, diverged, notices = sort_out(_attempts(directories))
+    tried, command, damaged = _notes(folder)
+    notices = (*unreadable, *notices, *damaged)
     if tried:
         runs, superseded = _best_only(runs, tried)
         notices += superseded
@@ -127,9 +128,30 @@ def read_folder(folder: Path) -> Sweep:
     return Sweep(folder.resolve().name, runs, notices, diverged, tried, command, str(folder))
 
 
+def _directories(folder: Path) -> tuple[list[Path], list[str]]:
+    """Those of the runs below runs/<experiment>, and a sentence for each folder that cannot be read."""
+    found: list[Path] = []
+    notices = []
+    for scheme in sorted(filter(os.path.isdir, _entries(folder))):
+        try:
+            found += sorted(run for run in scheme.iterdir() if run.name.startswith("seed") and run.is_dir())
+        except OSError as error:
+            notices.append(f"{scheme} cannot be read: {error.strerror}; left out")
+    return found, notices
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
+
+
 def finished_runs(folder: Path) -> tuple[Run, ...]:
     """Every finished run below a folder, at any depth and of any budget; those whose loss is NaN are left out."""
-    runs, _, _ = sort_out(_attempts(sorted(folder.glob("**/seed*/config.yaml"))))
+    runs, _, _ = sort_out(_attempts(sorted(file.parent for file in folder.glob("**/seed*/config.yaml"))))
     return tuple(run for run in runs if run.finished)
 
 
@@ -205,20 +227,21 @@ def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run,
     return tuple(runs), tuple(diverged), tuple(notices)
 
 
-def _attempts(configurations: list[Path]) -> Iterator[Run | str]:
-    for file in configurations:
+def _attempts(directories: list[Path]) -> Iterator[Run | str]:
+    for directory in directories:
         try:
-            yield _read_run(file.parent)
+            yield _read_run(directory)
         except UserError as error:
             yield f"{error}; left out"
         except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
-            yield f"{file.parent} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
+            yield f"{directory} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
 
 
 def _read_run(directory: Path) -> Run | str:
     config = read_mapping(directory / "config.yaml")
     if not (isinstance(config["choices"]["pos"], str) and type(config["seed"]) is type(config["steps"]) is int):
         raise UserError(f"{directory / 'config.yaml'} is not one that this program writes")
+    check_plain("pos", config["choices"]["pos"])
     measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
     if not measured:
         return f"{directory} has no validation yet; left out"

@@ -60,7 +60,7 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
 def draw(study: Study) -> None:
     """Draw the claim map of every corpus in runs.csv, and write it up in README.md."""
     from posenc.analysis.claim_map import advantage
-    from posenc.analysis.results import BACKBONE
+    from posenc.analysis.results import BACKBONE, SEARCH
     from posenc.report import claim_map
     from posenc.storage.atomic import atomic_write
     from posenc.storage.csv_files import read_csv
@@ -76,7 +76,12 @@ def draw(study: Study) -> None:
             name = f"{corpus}.png"
             rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
             ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
-            claim_map.figure(points, others, BASELINE, ngrams).savefig(study.folder / name, dpi=160)
+            settings = sorted({result.setting for result in here} - {BACKBONE, SEARCH})
+            factors = {
+                setting: advantage([result for result in here if result.setting == setting], ARM, BASELINE)
+                for setting in settings
+            }
+            claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / name, dpi=160)
             text.append(f"![N over the baseline's tokens]({name})")
     atomic_write(study.folder / "README.md", "\n\n".join(text) + "\n")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from posenc.analysis.runs import Run
 from posenc.config.command_line import Arguments, one_sentence_errors
-from posenc.errors import RunError, UserError
+from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:
     from posenc.data.cache import Tokens
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 CLOSE = 0.02
 """Nats by which a checkpoint may miss its run's validation loss: bf16 against fp32 comes to less."""
+
+CACHE = Path("data/cache")
+"""As train.py has it."""
 
 DELETED = ""
 """What stands for the checksum of a checkpoint that is not there."""
@@ -27,13 +30,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Arguments(prog="python -m posenc.extrapolate", description=__doc__)
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate what was evaluated before")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="where tokens are cached (default: %(default)s)")
     given = parser.parse_args(arguments)
     with one_sentence_errors():
-        extrapolate(given.folder, given.again)
+        extrapolate(given.folder, given.again, given.cache)
 
 
-def extrapolate(folder: Path, again: bool = False) -> None:
+def extrapolate(folder: Path, again: bool = False, cache: Path = CACHE) -> None:
     """Write lengths.json into every finished run of a sweep that has none for its checkpoint, and print what came out.
+
+    Args:
+        folder: runs/<experiment>; perhaps a stranger's.
+        again: whether to evaluate also what was evaluated before.
+        cache: the folder of all caches; the runs' own configurations say nothing of where to write here.
 
     Raises:
         UserError: if there is no finished run, or none that can be evaluated.
@@ -46,18 +55,18 @@ def extrapolate(folder: Path, again: bool = False) -> None:
     from posenc.analysis.comparison import compare
     from posenc.report import terminal
 
-    if not sum(_evaluate_and_say(run, again) for run in finished):
+    if not sum(_evaluate_and_say(run, again, cache) for run in finished):
         raise UserError(f"no run in {folder} could be evaluated")
     terminal.show_longer_windows(compare(read_folder(folder)))
 
 
-def _evaluate_and_say(run: Run, again: bool) -> bool:
+def _evaluate_and_say(run: Run, again: bool, cache: Path) -> bool:
     """Evaluate a run unless that was done before; whether it is done, after saying so or why it is not."""
     begun = time.monotonic()
     try:
-        new = _evaluate(run, again)
+        new = _evaluate(run, again, cache)
     except (UserError, RunError, OSError) as error:
-        print(f"{run.name} is not evaluated: {error}", file=sys.stderr, flush=True)
+        print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr, flush=True)
         return False
     if new:
         print(f"{run.name}: evaluated in {time.monotonic() - begun:.0f} s", flush=True)
@@ -66,7 +75,7 @@ def _evaluate_and_say(run: Run, again: bool) -> bool:
     return True
 
 
-def _evaluate(run: Run, again: bool) -> bool:
+def _evaluate(run: Run, again: bool, cache: Path) -> bool:
     """Whether it had to be done.
 
     Raises:
@@ -88,7 +97,7 @@ def _evaluate(run: Run, again: bool) -> bool:
     trained = load(directory)
     if not trained.objective.likelihood:
         raise UserError("its objective fills blanks, and bits per byte need the likelihood of every byte")
-    tokens = _validation_text(trained)
+    tokens = _validation_text(trained, cache)
     trained.model.to(best_device())
     loss, noted = own_validation_loss(trained, tokens), float(run.summary["val_loss"])
     if not abs(loss - noted) <= CLOSE:
@@ -108,7 +117,7 @@ def _known(directory: Path) -> "Lengths | None":
     try:
         return read(directory)
     except UserError as error:
-        print(f"{error}; the run is evaluated again", file=sys.stderr, flush=True)
+        print(printable(f"{error}; the run is evaluated again"), file=sys.stderr, flush=True)
         return None
 
 
@@ -119,7 +128,7 @@ def _checksum(checkpoint: Path | None) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _validation_text(trained: "Trained") -> "Tokens":
+def _validation_text(trained: "Trained", cache: Path) -> "Tokens":
     """The tokens that the run was validated on.
 
     Raises:
@@ -131,13 +140,10 @@ def _validation_text(trained: "Trained") -> "Tokens":
 
     config = trained.config
     check_groups(config, ["data"])
-    title, cache = (config.get("choices") or {}).get("data"), config.get("cache")
-    if not isinstance(title, str) or not isinstance(cache, str):
-        raise UserError("its config.yaml does not say where its text is cached")
     corpus = build(config, "data")
     if corpus.fingerprint() != config.get("text"):
         raise UserError("its text has changed since it was trained")
-    return open_split(corpus, trained.tokenizer, Path(cache), title, "valid")
+    return open_split(corpus, trained.tokenizer, cache, config["choices"]["data"], "valid")
 
 
 if __name__ == "__main__":

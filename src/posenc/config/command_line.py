@@ -1,8 +1,11 @@
 """What goes wrong on a command line, reported in one sentence on stderr."""
 
 import argparse
+import codecs
+import io
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -17,12 +20,15 @@ from posenc.config.compose import choices_in
 from posenc.config.overrides import LOOKS, MULTIRUN, check_sweep, not_a_choice, refuse, unknown_key
 from posenc.config.secrets import hidden, refuse_secrets
 from posenc.distributed import adopt_srun, report_error, this_rank
-from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
+from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, printable
 
 INTERRUPTED = 130
 
 READERS = ("__main__", __name__, "posenc.config.compose", "posenc.config.overrides")
 """The modules that have libraries read the command line; a library that others call fails by a fault of theirs."""
+
+PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
+"""What stands for a character on a terminal that does not know it."""
 
 LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
@@ -38,10 +44,12 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         conf: the folder of the configuration, to say what would be right.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
+    print_anywhere()
     try:
         adopt_srun()
         refuse_secrets(arguments)
         if conf is not None:
+            check_working_directory()
             refuse(arguments, choices_in(conf))
             if MULTIRUN & set(arguments):
                 if this_rank().world_size > 1:
@@ -60,9 +68,9 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
         _leave("stopped", INTERRUPTED)
-    except BrokenPipeError:  # such as `train.py | head`; Python would complain again at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        _leave("nobody reads what is printed any more", FAILED)
+    except BrokenPipeError:
+        end = unread()
+        _leave(str(end), end.exit_code)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("posenc"):
             raise
@@ -71,6 +79,35 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         if not _while_reading(error):
             raise
         _leave(first_line(error), MISUSE)
+
+
+def print_anywhere() -> None:
+    """Have a terminal that knows ASCII or Latin-1 only show what it can: a hyphen for a dash, ? for the rest."""
+    codecs.register_error("plain", _plain)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has something else
+        sys.stdout.reconfigure(errors="plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return PLAIN.get(error.object[error.start], "?"), error.start + 1
+
+
+def check_working_directory() -> None:
+    """
+    Raises:
+        UserError: if the folder in which the command was given has been removed: nothing relative could be found.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError(f"the working directory cannot be used: {error.strerror}; cd into another") from error
+
+
+def unread() -> Stopped:
+    """The end of a program in `train.py | head`, whose output nobody reads any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would complain again at its end
+    return Stopped(signal.SIGPIPE, "nobody reads what is printed any more")
 
 
 def _while_reading(error: Exception) -> bool:
@@ -98,9 +135,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leave(sentence: str, code: int) -> NoReturn:
-    # A value may hold what starts a new line or colours a terminal, and be of any length.
-    shown = "".join(character if character.isprintable() else " " for character in hidden(sentence))
-    report_error(LONG_WORD.sub(r"\1...\2", shown), code)
+    report_error(LONG_WORD.sub(r"\1...\2", printable(hidden(sentence))), code)
     sys.exit(code)
 
 

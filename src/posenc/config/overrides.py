@@ -230,8 +230,6 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
         raise UserError(f"these are {runs:,} runs: a sweep has at most {LONGEST_SWEEP:,}")
     swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
     config = with_hydra(conf, [*fixed, *(f"{override.key_or_group}={values_of(override)[0]}" for override in swept)])
-    if config.hydra.launcher.get("n_jobs") == 0:
-        raise UserError("hydra.launcher.n_jobs=0 must be at least 1, or -1 for one job on each core")
     values: Any = OmegaConf.to_container(without_hydra(config), resolve=True, throw_on_missing=True)
     settings = check(values)
     check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)

@@ -44,14 +44,21 @@ def find_files(path: str) -> list[Path]:
 
 
 def _matches(pattern: Path) -> list[Path]:
+    folders = {pattern.parent, *(place for place in pattern.parents if glob.has_magic(str(place)))}
+    for place in itertools.chain(*(glob.iglob(f"{folder}/", recursive=True) for folder in folders)):
+        try:
+            os.listdir(place)  # glob passes over what it cannot read
+        except OSError as error:
+            _refuse(error)
     return [Path(file) for file in glob.glob(str(pattern), recursive=True)]
 
 
 def _below(folder: Path) -> list[Path]:
-    def refuse(error: OSError) -> NoReturn:
-        raise UserError(f"{error.filename} cannot be read: {error.strerror}") from error
+    return [Path(place, name) for place, _, names in os.walk(folder, onerror=_refuse) for name in names]
 
-    return [Path(place, name) for place, _, names in os.walk(folder, onerror=refuse) for name in names]
+
+def _refuse(error: OSError) -> NoReturn:
+    raise UserError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:

@@ -35,7 +35,11 @@ def this_rank() -> Rank:
         if not os.environ[name].isdecimal():
             value = os.environ.pop(name)  # without it this process is alone, and says so itself
             raise UserError(f"the environment's {name}={value} must be a whole number, as torchrun sets it")
-    return Rank(*(int(os.environ[name]) for name in VARIABLES))
+    here = Rank(*(int(os.environ[name]) for name in VARIABLES))
+    if not (here.rank < here.world_size and here.local_rank < here.local_world_size <= here.world_size):
+        given = " ".join(f"{name}={os.environ.pop(name)}" for name in VARIABLES)
+        raise UserError(f"the environment's {given} contradict each other: a rank is below the number of ranks")
+    return here
 
 
 def adopt_srun() -> None:
@@ -51,7 +55,10 @@ def adopt_srun() -> None:
 
 def from_srun(environment: Mapping[str, str]) -> dict[str, str]:
     """Torchrun's variables, from those that srun sets for several tasks; none for a single one, or without srun."""
-    if int(environment.get("SLURM_STEP_NUM_TASKS", 1)) == 1:
+    tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
+    if not tasks.isdecimal():
+        raise UserError(f"the environment's SLURM_STEP_NUM_TASKS={tasks} must be a whole number, as srun sets it")
+    if int(tasks) == 1:
         return {}
     job, step = int(environment["SLURM_JOB_ID"]), int(environment["SLURM_STEP_ID"])
     return {

@@ -1,6 +1,7 @@
 """The claim map as a figure and as a table."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,13 +42,18 @@ _MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "
 
 
 def figure(
-    main: Sequence[Point], others: Mapping[str, Sequence[Point]], baseline: str, ngrams: Mapping[int, float]
+    main: Sequence[Point],
+    others: Mapping[str, Sequence[Point]],
+    factors: Mapping[str, Sequence[Point]],
+    baseline: str,
+    ngrams: Mapping[int, float],
 ) -> "Figure":
     """N(D) above, the gap in nats at equal D below, over the baseline's tokens.
 
     Args:
         main: RoPE over the baseline.
         others: RoPE over further baselines, by name; thin lines.
+        factors: RoPE over the baseline where one thing differs from the backbone, by that; dots.
         baseline: its name.
         ngrams: validation losses of n-gram models by order, marked where the baseline has the same.
     """
@@ -63,6 +69,8 @@ def figure(
             _line(above, points, color, f"than {name}", linewidth=1)
         _band(above, main, _MAIN)
         _line(above, main, _MAIN, f"than {baseline}", linewidth=2.2, marker="o", markersize=5)
+        for setting, points in factors.items():
+            _dots(above, points, setting)
         for star in PUBLISHED:
             above.plot(star.tokens, star.ratio, marker="*", markersize=11, color="#404040", linestyle="none")
             above.annotate(
@@ -94,6 +102,17 @@ def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: A
         label, (known[-1].tokens, known[-1].advantage.value), xytext=(8, 0), textcoords="offset points",
         va="center", fontsize=9, color=color,
     )  # fmt: skip
+
+
+def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
+    for point in points:
+        if 0 < point.advantage.value < math.inf:
+            color = _GREY if point.plateau else "#606060"
+            axes.plot(point.tokens, point.advantage.value, "o", color=color, markersize=4)
+            axes.annotate(
+                label, (point.tokens, point.advantage.value), xytext=(-6, 0), textcoords="offset points", fontsize=7,
+                ha="right", va="center", color=color,
+            )  # fmt: skip
 
 
 def _band(axes: Any, points: Sequence[Point], color: str) -> None:
@@ -137,6 +156,12 @@ def write_up(results: Sequence[Result], points: Sequence[Point]) -> list[str]:
         written.append(
             f"The last loss has an SD of {sd:.4f} nats over seeds (pooled over all arms and budgets, {freedom} degrees "
             f"of freedom): {seeds_needed(sd, 0.01)} seeds give its mean to 0.01 nats."
+        )
+    errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
+    if errors:
+        written.append(
+            f"Each last loss has a standard error of {statistics.median(errors):.4f} nats over its validation windows "
+            "(median over runs). All runs read the same windows, so that their differences are surer."
         )
     if tried := trials(results):
         lines = ["| arm | trials | best | loss | next best |", "|---|---|---|---|---|"]

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from posenc.analysis.comparison import Comparison, Panel
+from posenc.errors import printable
 from posenc.report import sentences, tables
 from posenc.report.tables import Table
 
@@ -18,15 +19,15 @@ def show(comparison: Comparison) -> None:
         if panel.reproduction:
             _print(console, tables.reproduction(panel.reproduction))
         for notice in _notices(comparison, panel):
-            console.print(f"Note: {notice}.")
+            _say(console, f"Note: {notice}.")
         console.print()
-        console.print(sentences.verdict(panel), style="bold")
+        _say(console, sentences.verdict(panel), "bold")
     if overall := sentences.overall(comparison):
         _print(console, tables.settings(comparison))
         console.print()
-        console.print(overall, style="bold")
+        _say(console, overall, "bold")
     if any(panel.rivals for panel in comparison.panels):
-        console.print(sentences.COVERAGE)
+        _say(console, sentences.COVERAGE)
 
 
 def show_longer_windows(comparison: Comparison) -> None:
@@ -36,8 +37,8 @@ def show_longer_windows(comparison: Comparison) -> None:
         if found := panel.extrapolation:
             _print(console, tables.longer_windows(panel, found, intervals=False))
             for gap in sentences.gaps(found):
-                console.print(f"{gap}.")
-            console.print(sentences.extrapolation(found), style="bold")
+                _say(console, f"{gap}.")
+            _say(console, sentences.extrapolation(found), "bold")
 
 
 def _notices(comparison: Comparison, panel: Panel) -> list[str]:
@@ -52,20 +53,29 @@ def _console(width: int) -> Any:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else width)
 
 
+def _say(console: Any, text: str, style: str | None = None) -> None:
+    """Print what may have names from a stranger's files in it."""
+    console.print(_shown(text), style=style)
+
+
+def _shown(text: str) -> str:
+    return "\n".join(map(printable, text.splitlines()))
+
+
 def _print(console: Any, table: Table) -> None:
     from rich import box
     from rich import table as rich_table
 
     grouped = any(not row[0] for row in table.rows)
     drawn = rich_table.Table(
-        title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
+        title=_shown(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
         min_width=min(len(table.title), console.width),
     )  # fmt: skip
     for place, name in enumerate(table.head):
-        drawn.add_column(name, justify="left" if place == 0 else "right")
+        drawn.add_column(_shown(name), justify="left" if place == 0 else "right")
     for row in table.rows:
         if grouped and row[0]:
             drawn.add_section()
-        drawn.add_row(*row)
+        drawn.add_row(*map(_shown, row))
     console.print()
     console.print(drawn)

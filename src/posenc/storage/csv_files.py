@@ -28,7 +28,7 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], header: bo
 
 def _no_formula(value: Any) -> Any:
     """A name that a spreadsheet would run as a formula, quoted; numbers in text, such as -1.5, stay."""
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@")):
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return value
     try:
         float(value)

@@ -8,7 +8,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from posenc.config.command_line import unread
 from posenc.distributed import first_to_report
-from posenc.distributed.launch import end_with_parent
-from posenc.errors import FAILED, RunError, Stopped, UserError
-from posenc.storage.run_directory import FAILED_JOBS, HOLDER, failed_jobs
+from posenc.errors import FAILED, RunError, UserError
+from posenc.storage import checkpoint_files
+from posenc.storage.run_directory import FAILED_JOBS, HOLDER, begun, failed_jobs
 
 NOTES = "POSENC_FAILED_JOBS"
 """The environment variable that tells the jobs of a sweep, wherever they run, where to note what went wrong."""
@@ -31,15 +31,10 @@ def failures_noted() -> Iterator[None]:
 
     It goes through a file, a line a failure, since jobs may run in processes or on machines of their own.
     """
-    if parent_process() is not None:
-        end_with_parent(signal.SIGTERM)
     try:
         yield
-    except Stopped as stopped:
-        if _orphaned():  # or it would begin the next job
-            print(stopped, file=sys.stderr, flush=True)
-            os._exit(stopped.exit_code)
-        raise
+    except BrokenPipeError:
+        raise unread() from None  # the next job could not print either
     except Exception as error:
         hydra = HydraConfig.get()
         expected = isinstance(error, UserError | RunError)
@@ -66,9 +61,17 @@ def note(job: str, error: str, folder: Path) -> None:
         stream.write(json.dumps({"job": job, "error": error}) + "\n")
 
 
-def _orphaned() -> bool:
-    parent = parent_process()
-    return parent is not None and os.getppid() != parent.pid
+def progress(cfg: DictConfig) -> str:
+    """How far a job has come, in words.
+
+    Args:
+        cfg: as composed for the job, with Hydra's part.
+    """
+    run = begun(cfg)
+    if run is None:
+        return "its run had not begun"
+    newest = next(iter(checkpoint_files.newest_first(run / "checkpoints")), None)
+    return f"{run} is saved up to step {checkpoint_files.step(newest) if newest else 0}"
 
 
 SAVING = 10.0

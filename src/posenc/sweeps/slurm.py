@@ -50,6 +50,12 @@ def job_states(jobs: Iterable[str]) -> dict[str, JobState] | None:
     return {job: known.get(job, JobState(FORGOTTEN)) for job in jobs}
 
 
+def answers() -> bool:
+    """Whether there is a cluster here, and its controller answers."""
+    answer = _asked("squeue", "--noheader", "--me")
+    return answer is not None and answer.returncode == 0
+
+
 def requeue(job: str) -> bool:
     """Put a job back into the queue, whether it runs or has ended; whether SLURM agreed."""
     answer = _asked("scontrol", "requeue", job)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import torch
 
+PATIENCE = 10
+"""Seconds for git, which may wait for a server's disk; a finished run does not wait for it."""
+
 
 def versions() -> dict[str, str]:
     packages = ("torch", "lightning", "hydra-core", "numpy")
@@ -37,7 +40,8 @@ def commit() -> str | None:
             capture_output=True,
             text=True,
             check=True,
+            timeout=PATIENCE,
         )
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return None
     return described.stdout.strip()

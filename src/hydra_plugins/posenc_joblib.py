@@ -1,0 +1,128 @@
+"""A Hydra launcher for several runs at a time on this machine. Hydra finds launchers in packages of this name only."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+from posenc.compat import basic_launcher
+from posenc.config.command_line import print_anywhere
+from posenc.config.compose import register_resolvers
+from posenc.distributed.launch import end_with_parent
+from posenc.errors import Stopped, UserError
+from posenc.sweeps.callback import note, progress
+
+BasicLauncher: Any = basic_launcher()
+
+
+class Choice(SearchPathPlugin):
+    """Makes hydra/launcher=joblib known, after all packages, so that ours takes the place of one of that name."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: ARG002
+        node = {"_target_": "hydra_plugins.posenc_joblib.Processes", "n_jobs": -1}
+        ConfigStore.instance().store(group="hydra/launcher", name="joblib", node=node, provider="posenc")
+
+
+class Processes(BasicLauncher):
+    """Trains each run in a process beside this one; one that is killed loses its own run only.
+
+    On the command line it is hydra/launcher=joblib, as the launcher that Hydra's users know.
+
+    Args:
+        n_jobs: runs at a time; -1 for one on each core.
+
+    Raises:
+        UserError: if it is neither.
+    """
+
+    def __init__(self, n_jobs: int = -1) -> None:
+        super().__init__()
+        if type(n_jobs) is not int or not (n_jobs == -1 or n_jobs >= 1):
+            raise UserError(f"hydra.launcher.n_jobs={n_jobs} must be at least 1, or -1 for one job on each core")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.at_a_time = cores if n_jobs == -1 else n_jobs
+        self.threads = max(1, cores // self.at_a_time)
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Train all, and wait for the last.
+
+        Raises:
+            Stopped: if one was stopped by Ctrl-C, or nobody reads what is printed; the others are saved then.
+        """
+        waiting = deque(enumerate(job_overrides))
+        idle: list[ProcessPoolExecutor] = []
+        running: dict[Future[float | None], tuple[int, ProcessPoolExecutor]] = {}
+        losses: dict[int, float | None] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.at_a_time:
+                    number, overrides = waiting.popleft()
+                    process = idle.pop() if idle else self._process()
+                    job = cloudpickle.dumps((self, overrides, initial_job_idx + number, Singleton.get_state()))
+                    running[process.submit(_train, job)] = number, process
+                for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                    number, process = running.pop(ended)
+                    losses[number] = self._loss(ended, job_overrides[number])
+                    if waiting and ended.exception() is None:
+                        idle.append(process)
+                    else:
+                        process.shutdown(wait=False)
+        except BaseException:
+            for child in multiprocessing.active_children():
+                child.terminate()  # it saves its run
+            raise
+        return [JobReturn(status=JobStatus.COMPLETED, _return_value=loss) for _, loss in sorted(losses.items())]
+
+    def _process(self) -> ProcessPoolExecutor:
+        """A process of its own, since a pool in which one is killed ends all of them."""
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (self.threads,))
+
+    def _loss(self, ended: "Future[float | None]", overrides: Sequence[str]) -> float | None:
+        """What a job has returned; None, as of every one that failed, if its process did not live to say so."""
+        try:
+            return ended.result()
+        except BrokenProcessPool:
+            how = "its process was killed"
+        except Stopped as stopped:
+            if stopped.signum != signal.SIGTERM:
+                raise
+            how = str(stopped)
+        configuration = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+        hydra = configuration.hydra
+        note(hydra.job.override_dirname, f"{how}; {progress(configuration)}", Path(hydra.sweep.dir))
+        return None
+
+
+def _begin(threads: int) -> None:
+    """In a new process, before it imports torch."""
+    end_with_parent(signal.SIGTERM)
+    print_anywhere()
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+def _train(job: bytes) -> float | None:
+    """One run, in its process: its last validation loss."""
+    launcher, overrides, number, singletons = cloudpickle.loads(job)
+    Singleton.set_state(singletons)
+    register_resolvers()
+    try:
+        return BasicLauncher.launch(launcher, [overrides], number)[0].return_value
+    except Stopped as stopped:
+        parent = multiprocessing.parent_process()
+        if parent is None or os.getppid() != parent.pid:  # nobody is left to hear of it
+            print(stopped, file=sys.stderr, flush=True)
+            os._exit(stopped.exit_code)
+        raise
