@@ -43,8 +43,8 @@ FLOORS = (
     {"objectives", "analysis"},
     {"evaluation", "report"},
     {"training"},
-    {"commands"},
     {"sweeps"},
+    {"commands"},
 )
 """The packages of src/posenc from the ground up, as docs/architecture.md draws them."""
 
@@ -59,6 +59,13 @@ def test_a_package_imports_only_those_below_it():
         below |= floor
     there = {path.stem for path in (ROOT / "src" / "posenc").iterdir() if not path.name.startswith("__")}
     assert there == below
+
+
+def test_the_position_schemes_import_torch_and_nothing_else():
+    imported = set()
+    for file in (ROOT / "src" / "posenc" / "positions").glob("*.py"):
+        imported |= set(re.findall(r"^ *(?:from|import) (\w+)", file.read_text(), re.MULTILINE))
+    assert imported - sys.stdlib_module_names == {"torch", "posenc"}  # and of posenc only positions: see above
 
 
 @pytest.mark.parametrize("package", ["positions", "interventions", "model"])

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.overrides import values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
+from posenc.sweeps.callback import RUNS
 
 
 class BestAgainstBest(Sweeper):
@@ -66,6 +68,7 @@ class BestAgainstBest(Sweeper):
         aside = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]
         jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *aside] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
+        os.environ[RUNS] = str(len(jobs) + len(schemes) * len(seeds))
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
         best = _best(trials, losses)
         search = [

@@ -419,6 +419,8 @@ OTHER_COMMANDS = [
         "posenc.data.tokenizers.BytePairs, vocab_size: 300",
         "tokenizer.json cannot be read",
     ),
+    other("posenc.export {here}", "is not a run directory: it has no config.yaml"),
+    other("posenc.export run --to=onnx", "argument --to: invalid choice: 'onnx'"),
     other("posenc.report", "the following arguments are required: source"),
     other("posenc.report {here}/nowhere", "no runs in"),
     other("posenc.report {here}/file", "no runs in", {"file": b""}),

@@ -228,3 +228,26 @@ def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeyp
 
 def test_the_composed_configuration_holds_no_unresolved_value():
     assert "???" not in OmegaConf.to_yaml(OmegaConf.create(composed()))
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/home/me/My book.txt.gz", "My_book"),
+        ("corpus/", "corpus"),
+        ("texts/*.txt", "texts"),
+        ("*", "kjv_tiny"),
+        ("\u4e66.txt", "\u4e66"),
+        (f"{'x' * 300}.txt", "x" * 100),
+        ("2024", "2024"),
+    ],
+)
+def test_runs_on_a_text_of_ones_own_are_called_as_the_text(path, name):
+    config = composed("data=text", f"data.path='{path}'")
+    assert config["name"] == name
+    assert composed("data=text", f"data.path='{path}'", "experiment=text_small")["name"] == "text_small"
+
+
+def test_the_defaults_runs_are_called_as_its_experiment_and_on_another_corpus_as_that():
+    assert composed()["name"] == "kjv_tiny"
+    assert composed("data=enwik8")["name"] == "enwik8"

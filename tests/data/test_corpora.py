@@ -70,11 +70,11 @@ def test_splits_are_cut_between_documents_at_90_and_95_percent(write, tmp_path):
 
 
 def test_a_folder_and_a_glob_read_their_files_in_order(tmp_path):
-    for name, text in (("b.txt", "beta " * 30), ("a.txt", "alpha " * 30), ("c.md", "not read")):
-        (tmp_path / name).write_text(text)
-    expected = ("alpha " * 30 + "beta " * 30).encode()
-    assert everything(TextFiles(str(tmp_path))) == expected
-    assert everything(TextFiles(f"{tmp_path}/*.txt")) == expected
+    (tmp_path / ".git").mkdir()
+    for name in ("b.txt", "a.txt", "c.md", "d", "e.rst", ".git/f", ".g.txt"):
+        (tmp_path / name).write_text(f"{name} " * 30)
+    assert everything(TextFiles(f"{tmp_path}/*.txt")) == ("a.txt " * 30 + "b.txt " * 30).encode()
+    assert everything(TextFiles(str(tmp_path))) == ("a.txt " * 30 + "b.txt " * 30 + "c.md " * 30 + "d " * 30).encode()
 
 
 def test_equal_text_has_an_equal_fingerprint_wherever_it_lies(tmp_path):

@@ -14,7 +14,7 @@ ORDERS = (2, 3, 4, 5)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="python -m posenc.claim_map", description=__doc__)
+    parser = Arguments(prog="posenc claim_map", description=__doc__)
     parser.add_argument(
         "--ngrams",
         metavar="KEY=VALUE",

@@ -27,7 +27,7 @@ DELETED = ""
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="python -m posenc.extrapolate", description=__doc__)
+    parser = Arguments(prog="posenc extrapolate", description=__doc__)
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate what was evaluated before")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where tokens are cached (default: %(default)s)")

@@ -11,12 +11,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.files import CONF
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
-CONF = Path(__file__).parents[3] / "conf"
 PHASES = ("batch", "forward", "backward", "clip", "update")
 DEAREST = 10
 
@@ -43,7 +43,7 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(
-        prog="python -m posenc.profile",
+        prog="posenc profile",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

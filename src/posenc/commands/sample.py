@@ -5,26 +5,28 @@ from pathlib import Path
 
 from posenc.config.command_line import Arguments, one_sentence_errors
 from posenc.errors import UserError
-from posenc.evaluation.load import load
+from posenc.evaluation.load import load, newest
 
 MOST_TOKENS = 1_000_000
 """More would take days."""
 
 
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     """Read the command line, load the run, print."""
-    parser = Arguments(prog="python -m posenc.sample", description="Print text that a run's model writes.")
-    parser.add_argument("run", type=Path, help="a run directory: runs/<experiment>/<pos>/seed...")
+    parser = Arguments(prog="posenc sample", description="Print text that a run's model writes.")
+    parser.add_argument(
+        "run", type=Path, nargs="+", help="runs/<experiment>/<pos>/seed..., or a folder above; of several the newest"
+    )
     parser.add_argument("--prompt", help="what it goes on from; a masked model fills each _ in it")
     parser.add_argument("--tokens", type=int, default=500, help="how much it writes (default: 500)")
     parser.add_argument(
         "--temperature", type=float, default=0.8, help="from 0.01 to 100; lower is safer (default: 0.8)"
     )
     parser.add_argument("--seed", type=int, default=0, help="another seed, another text (default: 0)")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     with one_sentence_errors():
         _check(arguments)
-        trained = load(arguments.run)
+        trained = load(newest(arguments.run))
         objective, context = trained.objective, trained.config["context"]
         prompt = arguments.prompt or objective.prompt
         from posenc.objectives.sampling import Sampling

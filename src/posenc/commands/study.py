@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.files import CONF
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
     from posenc.analysis.results import Defaults, Key, Result
-
-CONF = Path(__file__).parents[3] / "conf"
 
 
 class Study:

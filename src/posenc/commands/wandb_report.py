@@ -10,7 +10,7 @@ from posenc.tracking.client import within
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m posenc.wandb_report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="posenc wandb_report", description=__doc__)
     parser.add_argument("source", help="wandb://entity/project/group")
     parser.add_argument("--baseline", help="the scheme the others are held against; default: sinusoidal, where it is")
     parser.add_argument("--draft", action="store_true", help="only you can see it")

@@ -16,7 +16,7 @@ FINDINGS = "findings.md"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="python -m posenc.why", description=__doc__)
+    parser = Arguments(prog="posenc why", description=__doc__)
     with command_line(parser, Path("results/why"), arguments) as (given, study):
         if given.todo is None:
             draw(study)

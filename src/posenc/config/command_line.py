@@ -16,7 +16,7 @@ from typing import NoReturn
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.compose import choices_in
+from posenc.config.files import choices_in
 from posenc.config.overrides import LOOKS, MULTIRUN, check_sweep, not_a_choice, refuse, unknown_key
 from posenc.config.secrets import hidden, refuse_secrets
 from posenc.distributed import adopt_srun, report_error, this_rank
@@ -24,7 +24,7 @@ from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_li
 
 INTERRUPTED = 130
 
-READERS = ("__main__", __name__, "posenc.config.compose", "posenc.config.overrides")
+READERS = ("posenc.commands.train", __name__, "posenc.config.compose", "posenc.config.overrides")
 """The modules that have libraries read the command line; a library that others call fails by a fault of theirs."""
 
 PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}

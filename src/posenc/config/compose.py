@@ -1,5 +1,6 @@
 """The configuration that a command line makes of the files in conf/, as Hydra composes it."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from posenc.errors import UserError
 
 
 def register_resolvers() -> None:
-    """Make `${head_dim:width,heads}` and `${bidirectional:objective}` known to the configuration files."""
-    OmegaConf.register_new_resolver("head_dim", _head_dim, replace=True)
-    OmegaConf.register_new_resolver("bidirectional", _bidirectional, replace=True)
+    """Make the functions that the configuration files use known to them, such as `${head_dim:width,heads}`."""
+    for name, function in (("head_dim", _head_dim), ("bidirectional", _bidirectional), ("name_of", _name_of)):
+        OmegaConf.register_new_resolver(name, function, replace=True)
 
 
 def _head_dim(width: Any, heads: Any) -> int:
@@ -28,6 +29,12 @@ def _head_dim(width: Any, heads: Any) -> int:
 def _bidirectional(objective: str) -> bool:
     """Whether the objective, given by its `_target_`, lets a token see what comes after it."""
     return not getattr(target("objective", objective), "causal", True)
+
+
+def _name_of(default: str, path: Any) -> str:
+    """What runs on a text of one's own are called: as the file or folder, or that around a glob like *.txt."""
+    stems = [part.partition(".")[0] for part in reversed(Path(str(path or default)).parts)]
+    return next(filter(None, (re.sub(r"\W+", "_", stem).strip("_")[:100] for stem in stems)), default)
 
 
 def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
@@ -58,11 +65,3 @@ def without_hydra(configuration: DictConfig) -> DictConfig:
     with open_dict(copied):
         del copied["hydra"]
     return copied
-
-
-def choices_in(conf: Path) -> dict[str, set[str]]:
-    """The choices of each group in a folder of configuration files."""
-    groups: dict[str, set[str]] = {}
-    for file in conf.glob("*/**/*.yaml"):
-        groups.setdefault(str(file.parent.relative_to(conf)), set()).add(file.stem)
-    return groups

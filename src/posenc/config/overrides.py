@@ -11,7 +11,8 @@ from hydra.core.override_parser.types import Glob, IntervalSweep, Override, Rang
 from omegaconf import OmegaConf
 
 from posenc.compat import hydra_arguments
-from posenc.config.compose import choices_in, with_hydra, without_hydra
+from posenc.config.compose import with_hydra, without_hydra
+from posenc.config.files import choices_in
 from posenc.config.schema import check, nearest
 from posenc.errors import UserError, first_line
 

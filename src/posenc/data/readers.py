@@ -37,10 +37,10 @@ def find_files(path: str) -> list[Path]:
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
     if files:
         return files
-    kinds = ", ".join(READERS)
+    kinds = ", ".join(filter(None, READERS))
     if not place.exists() and not glob.has_magic(path):
         raise UserError(f"data.path={path} does not exist")
-    raise UserError(f"data.path={path} holds no text: wanted {kinds}, each also as {' or '.join(OPENERS)}")
+    raise UserError(f"data.path={path} holds no text: wanted {kinds} or no suffix, each also as {' or '.join(OPENERS)}")
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -54,7 +54,9 @@ def _matches(pattern: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    return [Path(place, name) for place, _, names in os.walk(folder, onerror=_refuse) for name in names]
+    """The files in a folder, at any depth, but for hidden ones, such as those of .git."""
+    files = [Path(place, name) for place, _, names in os.walk(folder, onerror=_refuse) for name in names]
+    return [file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
 
 
 def _refuse(error: OSError) -> NoReturn:
@@ -157,5 +159,7 @@ READERS: dict[str, Callable[[Path, str, str | None], Iterator[bytes]]] = {
     ".txt": _read_txt,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
+    ".md": _read_txt,
     ".tokens": _read_txt,  # WikiText's own name for its text
+    "": _read_txt,
 }

@@ -60,6 +60,10 @@ class Tokenizer(Protocol):
         """How many bytes of text each token stands for: (V,) int64."""
         ...
 
+    def to_json(self) -> str:
+        """The same mapping in the format of the package `tokenizers`."""
+        ...
+
 
 def smallest_dtype(vocab_size: int) -> np.dtype:
     """uint8, uint16 or uint32, whichever is the smallest that holds every token id."""
@@ -93,6 +97,18 @@ class Bytes:
 
     def byte_lengths(self) -> np.ndarray:
         return np.ones(256, dtype=np.int64)
+
+    def to_json(self) -> str:
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+        # A printable byte is its own name; the others are named in their order by characters from 256 on.
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        others = [byte for byte in range(256) if chr(byte) not in alphabet]
+        ids = {name: ord(name) if ord(name) < 256 else others[ord(name) - 256] for name in alphabet}
+        tokenizer = Tokenizer(models.BPE(ids, merges=[]))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer.to_str()
 
 
 class BytePairs:
@@ -147,7 +163,7 @@ class BytePairs:
         self._tokenizer = tokenizer
 
     def save(self, folder: Path) -> None:
-        atomic_write(folder / FILE, self._tokenizer.to_str())
+        atomic_write(folder / FILE, self.to_json())
 
     def load(self, folder: Path) -> None:
         from tokenizers import Tokenizer
@@ -175,3 +191,6 @@ class BytePairs:
     def byte_lengths(self) -> np.ndarray:
         # In byte-level BPE each character of a token's name stands for one byte, and END is one byte too.
         return np.array([len(self._tokenizer.id_to_token(token)) for token in range(self.vocab_size)])
+
+    def to_json(self) -> str:
+        return self._tokenizer.to_str()

@@ -1,6 +1,7 @@
 """A finished run's model, read back from its directory."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,22 @@ class Trained:
     objective: "Objective"
     tokenizer: "Tokenizer"
     config: dict[str, Any]
+
+
+def newest(places: Sequence[Path]) -> Path:
+    """The run directory among these, or in the folders among them, that was begun last; one of several is named.
+
+    Args:
+        places: as a shell makes them of runs/kjv_tiny/rope/seed0-*, or folders above.
+    """
+    files = [file for place in places for file in (place / "config.yaml", *place.glob("**/seed*/config.yaml"))]
+    found = [file for file in files if file.exists()]
+    if not found:
+        return places[0]  # to be refused when it is read
+    last = max(found, key=lambda file: file.stat().st_mtime).parent
+    if len(found) > 1:
+        print(f"Of {len(found)} runs the newest: {last}", file=sys.stderr, flush=True)
+    return last
 
 
 def last_checkpoint(run: Path) -> Path:

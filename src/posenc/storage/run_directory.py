@@ -61,6 +61,11 @@ class RunDirectory:
     def summary(self) -> dict[str, Any]:
         return read_summary(self.path / "summary.json")
 
+    def sample(self) -> str:
+        """What the model of a finished run writes; empty if its file is gone."""
+        file = self.path / "sample.txt"
+        return read_text(file) if file.exists() else ""
+
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"

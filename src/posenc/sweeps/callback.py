@@ -1,6 +1,7 @@
 """What a sweep does beside its jobs: it continues after a failed one, and compares what there is at the end."""
 
 import json
+import math
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from posenc.config.command_line import unread
+from posenc.config.overrides import parsed, values_of
 from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, UserError
 from posenc.storage import checkpoint_files
@@ -23,6 +25,10 @@ from posenc.storage.run_directory import FAILED_JOBS, HOLDER, begun, failed_jobs
 
 NOTES = "POSENC_FAILED_JOBS"
 """The environment variable that tells the jobs of a sweep, wherever they run, where to note what went wrong."""
+
+
+RUNS = "POSENC_RUNS"
+"""The environment variable that tells the jobs of a sweep how many they are."""
 
 
 @contextmanager
@@ -88,8 +94,20 @@ class Comparison(Callback):
         noted = (Path(config.hydra.sweep.dir) / FAILED_JOBS).absolute()
         noted.unlink(missing_ok=True)
         os.environ[NOTES] = str(noted)
+        os.environ[RUNS] = str(_runs(config))
+        self.begun = time.time()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda *_: _wait_for_savings(noted.parent))
+
+    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        if RUNS not in os.environ:  # one run alone
+            return
+        number, runs = config.hydra.job.num, int(os.environ[RUNS])
+        summaries = Path(config.hydra.sweep.dir).glob("**/seed*/summary.json")
+        trained = sum(file.stat().st_mtime > self.begun for file in summaries)
+        left = (runs - number) * (time.time() - self.begun) / max(trained, 1)
+        say = f", about {max(1, round(left / 60))} min left" if trained else ""
+        print(f"Run {number + 1} of {runs}{say}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         from posenc.config.command_line import one_sentence_errors
@@ -113,10 +131,17 @@ class Comparison(Callback):
             sys.exit(FAILED if failed else code)
 
 
+def _runs(config: DictConfig) -> int:
+    """How many runs Hydra's own sweeper makes of the values to sweep: every combination."""
+    params = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+    given = {override.key_or_group: override for override in parsed([*params, *config.hydra.overrides.task])}
+    return math.prod(len(values_of(override)) for override in given.values())
+
+
 def _compare(folder: Path) -> None:
     """Print the comparison and write the report, where what they need is installed: the runs are whole without."""
     try:
-        from posenc.commands.report import report
+        from posenc.report.write import report
 
         report(str(folder))
     except ModuleNotFoundError as missing:

@@ -24,6 +24,7 @@ def weights_and_biases(
     tags: list[str] | None = None,
     timeout: Positive = 10.0,
     upload: Positive = 30.0,
+    artifact: bool = False,
 ) -> Loggers:
     """Weights & Biases: online with an API key, offline without one or when the server does not answer in time.
 
@@ -33,6 +34,7 @@ def weights_and_biases(
         project, entity, tags: where the run appears; an agent of W&B's sweeps has its own project and entity.
         timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
         upload: seconds to wait for it at the end.
+        artifact: whether to upload the last checkpoint and the curves as files, too.
     """
     from posenc.tracking.wandb_logger import begin
 
@@ -48,8 +50,15 @@ def weights_and_biases(
         "id": directory.run_id(_agents_id()),
         "resume": "allow",
     }
-    run = begin(directory, settings, timeout, upload)
+    run = begin(directory, settings, timeout, upload, artifact)
     return [] if run is None else [run]
+
+
+def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001
+    """Files for TensorBoard in the run's directory: `tensorboard --logdir runs` shows those of all runs."""
+    from posenc.tracking.tensorboard_logger import begin
+
+    return begin(directory)
 
 
 def _agents_id() -> str | None:

@@ -10,10 +10,14 @@ from lightning.pytorch.loggers import Logger
 
 from posenc.config.secrets import hidden
 from posenc.errors import first_line
+from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, within
 from posenc.tracking.wandb_segments import NONE, last_step
+
+CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
+"""What an artifact has beside the checkpoint."""
 
 PARTING = 2.0
 """Seconds that W&B gets when the run was stopped or has failed."""
@@ -35,19 +39,28 @@ class WeightsAndBiases(Logger):
         directory: ours, with the curve so far.
         held: the last step that W&B has already.
         upload: seconds to wait at the end.
+        artifact: whether the last checkpoint and the curves are uploaded too.
     """
 
     def __init__(
-        self, wandb: Any, run: Any, warnings: list[str], directory: RunDirectory, held: int, upload: float
+        self,
+        wandb: Any,
+        run: Any,
+        warnings: list[str],
+        directory: RunDirectory,
+        held: int,
+        upload: float,
+        artifact: bool,
     ) -> None:
         super().__init__()
         self.wandb, self.run, self.warnings, self.upload = wandb, run, warnings, upload
-        self.directory, self.held = directory, held
+        self.directory, self.held, self.artifact = directory, held, artifact
         self.files = os.path.relpath(os.path.dirname(run.dir))
         # A run that was resumed has a segment a session, and all of them make the whole.
         self.sync = (
             f"wandb sync {'' if run.offline else '--no-skip-online '}{os.path.dirname(self.files)}/*run-*-{run.id}"
         )
+        self.hint = ""
         self._healthy, self._caught_up = True, False
 
     @property
@@ -79,6 +92,14 @@ class WeightsAndBiases(Logger):
         """Hand over the sample and the whole summary: the report can be made from it."""
         self._attempt(lambda: self.run.summary.update(dict(summary)))
         self._attempt(lambda: self.run.log({"sample": self.wandb.Html(f"<pre>{html.escape(sample)}</pre>")}))
+        if self.artifact:
+            self._attempt(self._upload_files)
+
+    def _upload_files(self) -> None:
+        artifact = self.wandb.Artifact(f"run-{self.run.id}", type="model")
+        for file in (*newest_first(self.directory.checkpoints)[:1], *map(self.directory.path.joinpath, CURVES)):
+            artifact.add_file(str(file))
+        self.run.log_artifact(artifact)
 
     def close(self, failed: bool) -> None:
         """End the run within bounded time, and with it the service, so that nothing is left for the process's end."""
@@ -86,6 +107,8 @@ class WeightsAndBiases(Logger):
         self._attempt(lambda: within(limit, lambda: self.run.finish(exit_code=int(failed))))
         if any("wandb sync" in warning for warning in self.warnings):
             self._give_up("it refused a part")
+        if self._healthy and self.hint:
+            print(self.hint, flush=True)
         self._healthy = False
         shut_down(self.wandb)
 
@@ -108,15 +131,18 @@ def _reason(error: BaseException) -> str:
 
 
 def begin(
-    directory: RunDirectory, settings: Mapping[str, Any], timeout: float, upload: float
+    directory: RunDirectory, settings: Mapping[str, Any], timeout: float, upload: float, artifact: bool
 ) -> WeightsAndBiases | None:
     """Begin a run: online if there is a key and the server answers in time, offline otherwise. Says so in a line.
+
+    Where a run online is to be seen is said at once; how one offline gets there, at its end.
 
     Args:
         directory: the run's.
         settings: what `wandb.init` is given.
         timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
         upload: seconds to wait for it at the end.
+        artifact: whether the last checkpoint and the curves are uploaded too.
 
     Returns:
         The run; None if W&B is missing or broken.
@@ -133,11 +159,11 @@ def begin(
         if mode == "online":
             try:
                 reach(wandb, timeout)
-                return _begin(wandb, directory, settings, mode, timeout, upload)
+                return _begin(wandb, directory, settings, mode, timeout, upload, artifact)
             except Exception as error:  # whatever the network does, the run goes on
                 mode, why = "offline", f" ({_reason(error)})"
                 shut_down(wandb)
-        logger = _begin(wandb, directory, settings, mode, timeout, upload)
+        logger = _begin(wandb, directory, settings, mode, timeout, upload, artifact)
     except BaseException as error:
         shut_down(wandb)
         if not isinstance(error, Exception):  # stopped while W&B was asked
@@ -146,12 +172,18 @@ def begin(
         return None
     if mode == "offline":
         look = f"wandb leet {logger.files}"
-        print(f"W&B is offline{why}: look at this run with `{look}`, upload it with `{logger.sync}`.", flush=True)
+        logger.hint = f"W&B is offline{why}: look at this run with `{look}`, upload it with `{logger.sync}`."
     return logger
 
 
 def _begin(
-    wandb: Any, directory: RunDirectory, settings: Mapping[str, Any], mode: str, timeout: float, upload: float
+    wandb: Any,
+    directory: RunDirectory,
+    settings: Mapping[str, Any],
+    mode: str,
+    timeout: float,
+    upload: float,
+    artifact: bool,
 ) -> WeightsAndBiases:
     held = NONE if mode == "online" else last_step(directory.path)
     warnings = listen(wandb)
@@ -169,7 +201,7 @@ def _begin(
     if mode == "online":
         held = run.step - 1  # the server says where a resumed run continues
         print(f"W&B: {run.url}", flush=True)
-    return WeightsAndBiases(wandb, run, warnings, directory, held, upload)
+    return WeightsAndBiases(wandb, run, warnings, directory, held, upload, artifact)
 
 
 def _cannot_be_used(why: str) -> None:

@@ -101,7 +101,7 @@ class ProgressBar(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         if trainer.is_global_zero and sys.stderr.isatty() and parent_process() is None:
-            form = "{desc} {percentage:3.0f}% |{bar}| {n}/{total} [{elapsed}, {remaining} left]{postfix}"
+            form = "{desc} |{bar}| {n}/{total}, {remaining} left{postfix}"  # in 80 columns
             first = trainer.global_step
             self.bar = tqdm(desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True)
 
@@ -112,14 +112,14 @@ class ProgressBar(Callback):
     def show(self, row: Row) -> None:
         """Show a row of metrics.csv."""
         if "val_loss" in row:
-            self.validation = f", validation {row['val_loss']:.3f}"
+            self.validation = f", val {row['val_loss']:.3f}"
         losses = f"loss {row['train_loss']:.3f}{self.validation}"
         speed = f"{row['tokens_per_s']:,} tokens/s"
         if self.bar is not None:
             self.bar.set_postfix_str(f"{losses}, {speed}")
         elif "val_loss" in row:
             left = (self.steps - row["step"]) * row["seconds"] / row["step"]
-            step = f"{self.title}: step {row['step']:>6}/{self.steps}"  # the title: several runs may share a terminal
+            step = f"{self.title}: step {row['step']}/{self.steps}"  # the title: several runs may share a terminal
             with suppress(OSError):  # a reader that has gone, or a log on a full disk, is no reason to stop
                 print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)
 

@@ -1,6 +1,7 @@
 """One run from configuration to summary: check, instantiate, prepare, train, show."""
 
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -113,7 +114,7 @@ def show_finished(directory: RunDirectory) -> dict[str, Any]:
 
 def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     """Print how a run ended."""
-    print(f"  validation loss  {summary['val_loss']:.4f} nats per token")
+    print(f"  validation loss  {summary['val_loss']:.4f} nats per token{_ngram(summary)}")
     if "bits_per_byte" in summary:
         print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
     of_peak = f" ({summary['mfu']:.0%} of the chip's peak)" if "mfu" in summary else ""
@@ -123,4 +124,11 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
         shares = {phase: seconds / total for phase, seconds in summary["time"].items() if seconds >= 0.01 * total}
         print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in shares.items())}")
         print(f"  memory           {summary['peak_memory'] / 2**30:.2f} GiB at most")
+    print(f"  sample           {textwrap.shorten(directory.sample(), 60, placeholder=' ...')}")
     print(f"  written to       {directory.path}", flush=True)
+
+
+def _ngram(summary: Mapping[str, Any]) -> str:
+    """The loss of the n-gram model that knows no order, where there is one."""
+    losses = {order: summary.get(f"{order}_loss") for order in ("unigram", "bigram")}
+    return "".join(f"; {loss:.4f} of the text's {order} model" for order, loss in losses.items() if loss)

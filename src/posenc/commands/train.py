@@ -1,0 +1,77 @@
+"""Train one language model, or a sweep of them: `posenc train pos=rope`, also `python train.py pos=rope`."""
+
+import signal
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posenc.config.files import CONF
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+def main(conf: Path = CONF) -> None:
+    """The command line, read by Hydra, but for the questions that need no configuration.
+
+    Args:
+        conf: the folder of the configuration files.
+    """
+    asked = set(sys.argv)
+    if asked & {"-h", "--help"}:
+        from posenc.config.help import manual
+
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # such as `train.py --help | head`
+        print(manual(conf))
+    elif "--version" in asked:
+        print(f"posenc {version('posenc')}")
+    else:
+        _compose_and_train(conf)
+        if asked & {"-c", "--cfg"}:
+            print(f"# What each key means: the comments of the files in {conf}")
+
+
+def _compose_and_train(conf: Path) -> None:
+    import hydra
+
+    from posenc.config.command_line import flags_first, one_sentence_errors
+    from posenc.config.compose import register_resolvers
+
+    register_resolvers()
+    sys.argv[1:] = flags_first(sys.argv[1:])
+    with one_sentence_errors(sys.argv[1:], conf):
+        hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(job)()
+
+
+def job(cfg: "DictConfig") -> float | None:
+    """One run, alone or in a sweep. The heavy imports happen here, so that --cfg answers at once.
+
+    Returns:
+        The last validation loss, for sweepers that search; None if the run failed.
+    """
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from posenc.config.command_line import one_sentence_errors
+    from posenc.config.overrides import check_single_run
+    from posenc.distributed import this_rank
+    from posenc.sweeps.callback import failures_noted
+
+    hydra_config = HydraConfig.get()
+    alone = hydra_config.mode is not RunMode.MULTIRUN
+    with one_sentence_errors() if alone else failures_noted():
+        if alone:
+            check_single_run(hydra_config)
+        from posenc.training.run import run
+
+        summary = run(cfg, choices=dict(hydra_config.runtime.choices))
+        if alone and this_rank().is_zero:
+            print("Next: train another scheme, such as pos=learned, and compare them:")
+            print(f"  python -m posenc.report {Path(cfg.runs, cfg.name)}")
+        return summary["val_loss"]
+    return None
+
+
+if __name__ == "__main__":
+    main()

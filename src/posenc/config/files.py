@@ -1,0 +1,26 @@
+"""The configuration files: where they are, the choices in each group, and what each file says of itself."""
+
+import re
+from pathlib import Path
+
+_PACKAGED = Path(__file__).parents[1] / "conf"
+_CHECKOUT = Path(__file__).parents[3] / "conf"
+
+CONF = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+"""Their folder: inside an installed package, and beside train.py in a checkout."""
+
+
+def choices_in(conf: Path) -> dict[str, set[str]]:
+    """The choices of each group in a folder of configuration files."""
+    groups: dict[str, set[str]] = {}
+    for file in conf.glob("*/**/*.yaml"):
+        groups.setdefault(str(file.parent.relative_to(conf)), set()).add(file.stem)
+    return groups
+
+
+def description(file: Path) -> str:
+    """The first sentence of the comment that a configuration file opens with."""
+    comment = re.match(r"(?:# @package.*\n)?((?:# .+\n)+)", file.read_text())
+    assert comment is not None, file
+    text = " ".join(line.removeprefix("# ") for line in comment[1].splitlines())
+    return re.split(r"(?<!al)\.\s+(?=[A-Z0-9])", text)[0].removesuffix(".")

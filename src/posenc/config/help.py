@@ -1,0 +1,83 @@
+"""What `train.py --help` prints: every choice as it is typed, with the first sentence of its file."""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from posenc.config.files import choices_in, description
+
+WIDTH = 80
+
+TEXT = """\
+train.py - train one language model and measure how fast it converges
+
+USAGE
+  python train.py [group=choice ...] [key=value ...]
+  python train.py -m key=value,value,...   every combination, and a comparison
+  `posenc train` does the same, in any folder.
+
+CHOICES
+{choices}
+
+  -m hydra/launcher=
+    basic                    One run after the other, here (default)
+    joblib                   Several at a time, here: hydra.launcher.n_jobs=2
+    slurm                    One job per run, on a SLURM cluster:
+                             hydra.launcher.partition=gpu
+
+KEYS
+  seed, steps, batch_size, context         what is trained, and for how long
+  eval_every, eval_windows, log_every, attention_every     when it is measured
+  name, runs, cache, rerun                 where it is written
+  pos.base, model.width, optim.lr, ...     every key of a choice: see --cfg job
+
+EXAMPLES
+  python train.py pos=rope
+  python train.py pos=sinusoidal pos.scale=0.1 seed=1
+  python train.py pos=rope pos.base=500000 model.width=256 steps=600
+  python train.py data=text data.path=book.txt tokenizer=bpe
+  python train.py logger=csv trainer=cpu
+  python train.py -m pos=none,learned,sinusoidal,rope seed=0,1,2
+  python train.py -m pos=none,rope hydra/launcher=joblib hydra.launcher.n_jobs=2
+  python train.py -m +sweep=positions hydra/launcher=slurm
+  python train.py -m experiment=tuned
+  python -m posenc.report runs/kjv_tiny --help
+  python -m posenc.profile pos=rope
+
+OPTIONS
+  --cfg job         print every key and its value, and stop
+  -m, --multirun    every combination of the values given with commas
+  --version         print the version
+  --hydra-help      the options of Hydra, which reads this command line"""
+
+
+def manual(conf: Path) -> str:
+    """The whole text, 80 columns wide.
+
+    Args:
+        conf: the folder of the configuration files.
+    """
+    return TEXT.format(choices="\n\n".join(_groups(conf)))
+
+
+def _groups(conf: Path) -> Iterator[str]:
+    defaults = re.findall(r"^  - (\w+: \w+)", (conf / "config.yaml").read_text(), re.MULTILINE)
+    for group, choices in sorted(choices_in(conf).items()):
+        typed: dict[str, list[str]] = {}
+        for choice in sorted(choices) if not group.startswith("hydra/") else ():
+            file = conf / group / f"{choice}.yaml"
+            default = " (default)" if f"{group}: {choice}" in defaults else ""
+            typed.setdefault(_typed(group, choice, file), []).append(_entry(choice, description(file) + default))
+        yield from ("\n".join([f"  {prefix}", *entries]) for prefix, entries in typed.items())
+
+
+def _typed(group: str, choice: str, file: Path) -> str:
+    """What stands before a choice; before a sweep also the -m that its file quotes."""
+    quoted = re.search(rf"train\.py (-m )?(\+?){group}={choice}\b", file.read_text())
+    return f"{quoted[1] or ''}{quoted[2]}{group}=" if quoted else f"{group}="
+
+
+def _entry(choice: str, what: str) -> str:
+    first = f"    {choice:24} "
+    return textwrap.fill(what, WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False)

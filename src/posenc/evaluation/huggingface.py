@@ -1,0 +1,288 @@
+"""Trained models in the formats of Hugging Face's transformers: configuration and weights under its names.
+
+Three of its architectures compute what some of ours do: GPT-2 (additive encodings, as a table), Llama and GPT-NeoX
+(rotary embedding).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posenc.errors import UserError
+from posenc.evaluation.load import Trained
+from posenc.positions import permute_layout
+
+Weights = dict[str, Tensor]
+
+POSITIONS = {"PositionScheme": "none", "Learned": "learned", "Sinusoidal": "sinusoidal", "Rotary": "rope"}
+"""Classes of position schemes, and `pos=`."""
+
+ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "swiglu": "silu"}
+"""Ours, and theirs."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One of transformers.
+
+    Attributes:
+        name: as its authors call it.
+        wants: values of the keys that it has a counterpart of.
+        config: makes its config.json, beside what all have.
+        weights: makes its weights.
+    """
+
+    name: str
+    wants: Mapping[str, tuple[Any, ...]]
+    config: Callable[[Trained], dict[str, Any]]
+    weights: Callable[[Trained], Iterator[tuple[str, Tensor]]]
+
+
+@torch.no_grad()
+def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
+    """A run's model as config.json and weights of the architecture that has the same logits.
+
+    Raises:
+        UserError: if there is none; the sentence says what each would need.
+    """
+    has = _described(trained)
+    lacks = {
+        architecture.name: {key: wanted for key, wanted in architecture.wants.items() if has[key] not in wanted}
+        for architecture in ARCHITECTURES
+    }
+    for architecture in ARCHITECTURES:
+        if not lacks[architecture.name]:
+            weights = {name: weight.contiguous().clone() for name, weight in architecture.weights(trained)}
+            return {**architecture.config(trained), **_shared(trained)}, weights
+    needs = (f"{name} needs {', '.join(map(_in_words, wants.items()))}" for name, wants in lacks.items())
+    raise UserError(f"transformers has no architecture that computes what this model does: {'; '.join(needs)}")
+
+
+def _in_words(wanted: tuple[str, tuple[Any, ...]]) -> str:
+    key, values = wanted
+    return f"{key}={' or '.join(map(str, values))}"
+
+
+def _described(trained: Trained) -> dict[str, Any]:
+    """What decides which architecture a model has, by key."""
+    scheme, config = trained.model.scheme, trained.config
+    pos = POSITIONS.get(type(scheme).__name__, type(scheme).__name__)
+    head_dim = config["model"]["width"] // config["model"]["heads"]
+    whole = getattr(scheme, "rotated", head_dim) == head_dim
+    return {
+        **config["model"]["family"],
+        "objective": type(trained.objective).__name__.lower(),
+        "attention": type(_first_layer(trained).attention.op).__name__.lower(),
+        "pos": pos,
+        "pos.fraction": 1.0 if whole else config["pos"]["fraction"],
+        "pos.layout": "half" if whole else config["pos"]["layout"],  # a whole head can be permuted
+        "pos.tokens": getattr(scheme, "tokens", 1.0),
+    }
+
+
+def _first_layer(trained: Trained) -> Any:
+    return trained.model.blocks[0]
+
+
+def _shared(trained: Trained) -> dict[str, Any]:
+    return {
+        "vocab_size": trained.tokenizer.vocab_size,
+        "tie_word_embeddings": trained.config["model"]["family"]["tied"],
+        "dtype": "float32",
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
+def _gpt2_config(trained: Trained) -> dict[str, Any]:
+    model, family = trained.config["model"], trained.config["model"]["family"]
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "n_positions": trained.config["context"],
+        "n_embd": model["width"],
+        "n_layer": model["layers"],
+        "n_head": model["heads"],
+        "n_inner": _first_layer(trained).feed_forward.up.out_features,
+        "activation_function": ACTIVATIONS[family["activation"]],
+        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
+    }
+
+
+def _shape(trained: Trained) -> dict[str, Any]:
+    """Of Llama and GPT-NeoX."""
+    model, scheme = trained.config["model"], trained.config["pos"]
+    attention = _first_layer(trained).attention
+    return {
+        "hidden_size": model["width"],
+        "num_hidden_layers": model["layers"],
+        "num_attention_heads": model["heads"],
+        "num_key_value_heads": attention.sizes[1] // attention.head_dim,
+        "intermediate_size": _first_layer(trained).feed_forward.down.in_features,
+        "hidden_act": ACTIVATIONS[model["family"]["activation"]],
+        "max_position_embeddings": trained.config["context"],
+        "attention_bias": model["family"]["bias"] == "all",
+        # As transformers 5 reads it, and under the names of earlier versions.
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": scheme["base"],
+            "partial_rotary_factor": scheme["fraction"],
+        },
+    }
+
+
+def _llama_config(trained: Trained) -> dict[str, Any]:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        **_shape(trained),
+        "mlp_bias": trained.config["model"]["family"]["bias"] == "all",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": trained.config["pos"]["base"],
+    }
+
+
+def _neox_config(trained: Trained) -> dict[str, Any]:
+    return {
+        "architectures": ["GPTNeoXForCausalLM"],
+        "model_type": "gpt_neox",
+        **_shape(trained),
+        "use_parallel_residual": trained.config["model"]["family"]["parallel"],
+        "rotary_emb_base": trained.config["pos"]["base"],
+        "rotary_pct": trained.config["pos"]["fraction"],
+    }
+
+
+def _gpt2_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
+    model: Any = trained.model
+    yield "transformer.wte.weight", model.embedding.weight
+    yield "transformer.wpe.weight", _position_table(trained)
+    for index, block in enumerate(model.blocks):
+        layer = f"transformer.h.{index}"
+        yield from _norm(f"{layer}.ln_1", block.attention_norm)
+        yield from _norm(f"{layer}.ln_2", block.feed_forward_norm)
+        for name, linear in (
+            ("attn.c_attn", block.attention.qkv),
+            ("attn.c_proj", block.attention.out),
+            ("mlp.c_fc", block.feed_forward.up),
+            ("mlp.c_proj", block.feed_forward.down),
+        ):
+            yield f"{layer}.{name}.weight", linear.weight.mT  # inputs first, as in the code of GPT-2
+            yield f"{layer}.{name}.bias", _bias(linear)
+    yield from _norm("transformer.ln_f", model.norm)
+    yield from _output("lm_head", model)
+
+
+def _position_table(trained: Trained) -> Tensor:
+    """What is added at each position, (context, D)."""
+    encoding = trained.model.scheme.encoding(torch.arange(trained.config["context"]))
+    return torch.zeros(trained.config["context"], trained.config["model"]["width"]) if encoding is None else encoding
+
+
+def _llama_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
+    model: Any = trained.model
+    yield "model.embed_tokens.weight", model.embedding.weight
+    for index, block in enumerate(model.blocks):
+        layer, attention = f"model.layers.{index}", block.attention
+        yield f"{layer}.input_layernorm.weight", block.attention_norm.weight
+        yield f"{layer}.post_attention_layernorm.weight", block.feed_forward_norm.weight
+        for kind, tensor in attention.qkv.named_parameters():
+            for name, part in zip("qkv", _projections(tensor, model.scheme, attention), strict=True):
+                yield f"{layer}.self_attn.{name}_proj.{kind}", part
+        for kind, tensor in attention.out.named_parameters():
+            yield f"{layer}.self_attn.o_proj.{kind}", tensor
+        for kind, tensor in block.feed_forward.up.named_parameters():
+            yield from zip((f"{layer}.mlp.{name}_proj.{kind}" for name in ("gate", "up")), tensor.chunk(2), strict=True)
+        for kind, tensor in block.feed_forward.down.named_parameters():
+            yield f"{layer}.mlp.down_proj.{kind}", tensor
+    yield "model.norm.weight", model.norm.weight
+    yield from _output("lm_head", model)
+
+
+def _neox_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
+    model: Any = trained.model
+    yield "gpt_neox.embed_in.weight", model.embedding.weight
+    for index, block in enumerate(model.blocks):
+        layer, attention = f"gpt_neox.layers.{index}", block.attention
+        yield from _norm(f"{layer}.input_layernorm", block.attention_norm)
+        # A parallel layer has one norm here and two equal ones there.
+        second = getattr(block, "feed_forward_norm", block.attention_norm)
+        yield from _norm(f"{layer}.post_attention_layernorm", second)
+        for kind, tensor in attention.qkv.named_parameters():
+            heads = (
+                part.unflatten(0, (-1, attention.head_dim)) for part in _projections(tensor, model.scheme, attention)
+            )
+            yield f"{layer}.attention.query_key_value.{kind}", torch.cat(list(heads), dim=1).flatten(0, 1)
+        for kind, tensor in attention.out.named_parameters():
+            yield f"{layer}.attention.dense.{kind}", tensor
+        for name, linear in (("dense_h_to_4h", block.feed_forward.up), ("dense_4h_to_h", block.feed_forward.down)):
+            yield f"{layer}.mlp.{name}.weight", linear.weight
+            yield f"{layer}.mlp.{name}.bias", _bias(linear)
+    yield from _norm("gpt_neox.final_layer_norm", model.norm)
+    yield from _output("embed_out", model)
+
+
+def _projections(tensor: Tensor, scheme: Any, attention: Any) -> list[Tensor]:
+    """Queries, keys and values out of one projection's weight or bias, their channels in the layout `half`."""
+    q, k, v = tensor.split(attention.sizes)
+    if scheme.layout == "half":
+        return [q, k, v]
+    return [*(permute_layout(part, part.shape[0] // attention.head_dim, "half") for part in (q, k)), v]
+
+
+def _norm(name: str, norm: Any) -> Iterator[tuple[str, Tensor]]:
+    """A LayerNorm with weights and biases, which ours need not have."""
+    yield f"{name}.weight", torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight
+    yield f"{name}.bias", torch.zeros(norm.normalized_shape) if norm.bias is None else norm.bias
+
+
+def _bias(linear: nn.Linear) -> Tensor:
+    return torch.zeros(linear.out_features) if linear.bias is None else linear.bias
+
+
+def _output(name: str, model: Any) -> Iterator[tuple[str, Tensor]]:
+    """The output's matrix, unless it is the embedding's."""
+    if model.output.weight is not model.embedding.weight:
+        yield f"{name}.weight", model.output.weight
+
+
+SOFTMAX: dict[str, tuple[Any, ...]] = {"objective": ("causal",), "attention": ("softmax",)}
+LAYER_NORM: dict[str, tuple[Any, ...]] = {"norm": ("layer", "bare"), "activation": ("gelu", "gelu_tanh")}
+
+ARCHITECTURES = (
+    Architecture(
+        "GPT-2",
+        {
+            **SOFTMAX,
+            "pos": ("learned", "sinusoidal", "none"),
+            "pos.tokens": (1.0,),
+            **LAYER_NORM,
+            "queries_per_key": (1,),
+            "parallel": (False,),
+        },
+        _gpt2_config,
+        _gpt2_weights,
+    ),
+    Architecture(
+        "Llama",
+        {
+            **SOFTMAX,
+            "pos": ("rope",),
+            "pos.fraction": (1.0,),
+            "norm": ("rms",),
+            "activation": ("swiglu",),
+            "parallel": (False,),
+        },
+        _llama_config,
+        _llama_weights,
+    ),
+    Architecture(
+        "GPT-NeoX",
+        {**SOFTMAX, "pos": ("rope",), "pos.layout": ("half",), **LAYER_NORM, "queries_per_key": (1,)},
+        _neox_config,
+        _neox_weights,
+    ),
+)

@@ -1,0 +1,71 @@
+"""The comparison of a sweep: read, printed and written."""
+
+from pathlib import Path
+
+from posenc.analysis.comparison import Comparison, compare
+from posenc.analysis.runs import Sweep
+from posenc.errors import UserError
+from posenc.report import terminal
+from posenc.storage.atomic import atomic_write, check_writable
+
+WANDB = "wandb://"
+
+
+def report(
+    source: str,
+    baseline: str | None = None,
+    out: Path | None = None,
+    results: Path | None = None,
+    busy: bool = False,
+    timeout: float = 60.0,
+) -> None:
+    """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
+
+    Args:
+        source: runs/<experiment>, or wandb://entity/project/group.
+        baseline: the scheme the others are held against; by default the sinusoid, where it is there.
+        out: where the report goes; by default beside the runs, or in report-<group> for W&B's.
+        results: where to write the curves too, with the command and the commit; nothing is written without it.
+        busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
+        timeout: seconds to wait for each answer of W&B's server.
+
+    Raises:
+        UserError: if there is nothing to read, no such baseline, or the folder cannot be written.
+    """
+    sweep, folder = _read(source, timeout)
+    folder = out or folder
+    for option, place in (("--out", folder), ("--results", results)):
+        if place is not None:
+            check_writable(f"{option}={place}", place)
+    comparison = compare(sweep, baseline, busy)
+    terminal.show(comparison)
+    try:
+        _write(comparison, folder)
+        print(f"\nReport: {folder / 'report.html'}")
+        if results is not None:
+            from posenc.report.export import export
+
+            export(comparison, results)
+            print(f"Results: {results}")
+    except OSError as error:
+        raise UserError(f"the report cannot be written to {error.filename}: {error.strerror}") from error
+
+
+def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
+    if source.startswith(WANDB):
+        from posenc.analysis.wandb_runs import parse_source, read_group
+
+        entity, project, group = parse_source(source)
+        return read_group(entity, project, group, timeout=timeout), Path(f"report-{group}")
+    from posenc.analysis.runs import read_folder
+
+    return read_folder(Path(source)), Path(source)
+
+
+def _write(comparison: Comparison, folder: Path) -> None:
+    from posenc.report import csv_tables, figures, page
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figures.save_all(comparison, folder)
+    atomic_write(folder / "table.csv", csv_tables.table(comparison))
+    atomic_write(folder / "report.html", page.html(comparison))
