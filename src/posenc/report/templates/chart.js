@@ -6,7 +6,6 @@
 //   series  [{name, colour, dash: as in SVG, x, y, low, high, width, marks, quiet}]; quiet ones are in no legend and under no pointer
 //   lines   [{y or x, text, dash}]: what is held against, with its name in the right margin
 const drawChart = (() => {
-  const MARGIN = { top: 10, right: 62, bottom: 46, left: 62 };
   const LABEL = 14;
   let charts = 0;
 
@@ -58,42 +57,40 @@ const drawChart = (() => {
     }).join("");
   }
 
-  function drawAxes(svg, spec, x, y, width, height) {
-    const bottom = height - MARGIN.bottom, right = width - MARGIN.right;
+  function drawAxes(svg, spec, x, y, { left, right, top, bottom, width, height }) {
     let free = 0;
     for (const value of ticks(spec.x, x, Math.max(3, width / 90)).sort((one, other) => x.place(one) - x.place(other))) {
       const at = x.place(value), text = shown(value, spec.x.suffix), half = 4 * text.length;
-      add(svg, "line", { class: "grid", x1: at, x2: at, y1: MARGIN.top, y2: bottom });
+      add(svg, "line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom });
       if (at - half < free) continue;
       add(svg, "text", { x: at, y: bottom + 17, "text-anchor": "middle" }, text);
       free = at + half + 4;
     }
     for (const value of ticks(spec.y, y, Math.max(4, height / 45))) {
       const at = y.place(value);
-      add(svg, "line", { class: "grid", x1: MARGIN.left, x2: right, y1: at, y2: at });
-      add(svg, "text", { x: MARGIN.left - 7, y: at + 4, "text-anchor": "end" }, shown(value, spec.y.suffix));
+      add(svg, "line", { class: "grid", x1: left, x2: right, y1: at, y2: at });
+      add(svg, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, shown(value, spec.y.suffix));
     }
-    add(svg, "text", { class: "x-title", x: (MARGIN.left + right) / 2, y: height - 8, "text-anchor": "middle" }, spec.x.title);
-    const middle = (MARGIN.top + bottom) / 2;
+    add(svg, "text", { class: "x-title", x: (left + right) / 2, y: height - 8, "text-anchor": "middle" }, spec.x.title);
+    const middle = (top + bottom) / 2;
     add(svg, "text", { class: "y-title", x: 14, y: middle, transform: `rotate(-90 14 ${middle})`, "text-anchor": "middle" }, spec.y.title);
   }
 
   // Lines across, their names beside the plot, moved apart where they would overprint.
-  function drawLines(svg, lines, x, y, width, height) {
-    const bottom = height - MARGIN.bottom, right = width - MARGIN.right;
+  function drawLines(svg, lines, x, y, { left, right, top, bottom }) {
     for (const line of lines.filter((line) => line.x !== undefined)) {
       const at = x.place(line.x);
-      add(svg, "line", { class: "held", x1: at, x2: at, y1: MARGIN.top, y2: bottom, "stroke-dasharray": line.dash ?? "" });
+      add(svg, "line", { class: "held", x1: at, x2: at, y1: top, y2: bottom, "stroke-dasharray": line.dash ?? "" });
       add(svg, "text", { class: "soft", x: at - 5, y: bottom - 6, "text-anchor": "end" }, line.text);
     }
     const across = lines.filter((line) => line.y >= y.low && line.y <= y.high).sort((one, other) => other.y - one.y);
-    let free = MARGIN.top;
+    let free = top;
     for (const [number, line] of across.entries()) {
       const at = y.place(line.y);
       const below = across.length - number - 1;
       const label = Math.min(Math.max(at + 4, free), bottom - below * LABEL);
       free = label + LABEL;
-      add(svg, "line", { class: "held", x1: MARGIN.left, x2: right, y1: at, y2: at, "stroke-dasharray": line.dash ?? "" });
+      add(svg, "line", { class: "held", x1: left, x2: right, y1: at, y2: at, "stroke-dasharray": line.dash ?? "" });
       add(svg, "text", { class: "soft", x: right + 6, y: label }, line.text);
     }
   }
@@ -123,9 +120,9 @@ const drawChart = (() => {
   }
 
   // The values nearest to a place across, on a line of text that a screen reader reads too.
-  function reader(host, svg, spec, x, y, width, height) {
+  function reader(host, svg, spec, x, { top, bottom, width }) {
     const named = spec.series.filter((one) => !one.quiet && one.x.length);
-    const mark = add(svg, "line", { class: "mark", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden" });
+    const mark = add(svg, "line", { class: "mark", y1: top, y2: bottom, visibility: "hidden" });
     const values = add(host, "p", { class: "values", role: "status" });
     const places = [...new Set(named.flatMap((one) => one.x))].sort((one, other) => x.place(one) - x.place(other));
     const digits = spec.y.digits ?? 3;
@@ -159,23 +156,24 @@ const drawChart = (() => {
   }
 
   function paint(host) {
-    const { spec } = host;
+    const { spec } = host, lines = spec.lines ?? [];
     const width = host.clientWidth || 680, height = Math.min(Number(host.dataset.height ?? 380), Math.max(260, width * 0.75));
+    const beside = lines.some((line) => line.y !== undefined) ? 62 : 18;
+    const frame = { left: 62, right: width - beside, top: 10, bottom: height - 46, width, height };
     host.replaceChildren();
     legend(host, spec.series.filter((one) => !one.quiet));
     const label = host.dataset.label ?? "";
     const svg = add(host, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": label });
-    const lines = spec.lines ?? [];
-    const x = scale(spec.x, [...spec.series.flatMap((one) => one.x), ...lines.map((line) => line.x ?? NaN)], MARGIN.left, width - MARGIN.right);
+    const x = scale(spec.x, [...spec.series.flatMap((one) => one.x), ...lines.map((line) => line.x ?? NaN)], frame.left, frame.right);
     const ys = spec.series.flatMap((one) => [...one.y, ...(one.low ?? []), ...(one.high ?? [])]).filter((value) => value !== null);
-    const y = scale(spec.y, [...ys, ...lines.map((line) => line.y ?? NaN)], height - MARGIN.bottom, MARGIN.top);
+    const y = scale(spec.y, [...ys, ...lines.map((line) => line.y ?? NaN)], frame.bottom, frame.top);
     const clip = `plot-${charts++}`;
-    const frame = { x: MARGIN.left, y: MARGIN.top - 2, width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom + 3 };
-    add(add(svg, "clipPath", { id: clip }), "rect", frame);
-    drawAxes(svg, spec, x, y, width, height);
-    drawLines(svg, lines, x, y, width, height);
+    const plot = { x: frame.left, y: frame.top - 2, width: frame.right - frame.left, height: frame.bottom - frame.top + 3 };
+    add(add(svg, "clipPath", { id: clip }), "rect", plot);
+    drawAxes(svg, spec, x, y, frame);
+    drawLines(svg, lines, x, y, frame);
     drawSeries(svg, spec.series, x, y, clip);
-    reader(host, svg, spec, x, y, width, height);
+    reader(host, svg, spec, x, frame);
   }
 
   const watched = new ResizeObserver((entries) => {
