@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from posenc.analysis.results import KEY_COLUMNS
+from posenc.analysis.results import KEY_COLUMNS, Result
+from posenc.analysis.results import rows as rows_of
 from posenc.commands.study import Study
 from posenc.commands.why import main
+from posenc.storage.csv_files import to_csv
 
 PLAN: dict[str, Any] = {
     "experiment": "why", "unit": 1200, "units": [1], "seeds": [0, 1, 2], "search_seeds": [], "levels": [3.0, 1.0],
@@ -31,6 +33,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("why")
     (folder / "plan.yaml").write_text(yaml.safe_dump(PLAN, sort_keys=False))
     study = Study(folder)
+    results = []
     with (folder / "curves.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow([*KEY_COLUMNS, "at_tokens", "val_loss"])
@@ -38,8 +41,10 @@ def folder(tmp_path_factory):
         for name, arm in arms.items():
             for seed in range(2 if name == "6" else 3):
                 key = study.key(["experiment=why", *arm.split(), "steps=1200", f"seed={seed}"], "text")
+                results.append(Result(*key, val_loss=1.0, val_loss_se=0.01, bigram_loss=2.4, commit="abc"))
                 for step in range(10, 1201, 10):
                     rows.writerow([*key, step * 4096, 4 - 0.4 * math.log(step * FASTER[name] * (1 + seed / 50))])
+    (folder / "runs.csv").write_text(to_csv(list(rows_of(results)[0]), rows_of(results)))
     return folder
 
 
@@ -49,7 +54,7 @@ def test_the_page_gives_each_arm_its_share_with_an_interval_from_three_seeds_on(
     assert "| 2 | 3 | 50% (50% to 50%) | 50% (50% to 50%) |" in page
     assert "| 6 | 2 | 100% | 100% |" in page
     assert "| rope | 3 |" in page
-    assert (folder / "why.png").stat().st_size > 10_000
+    assert (folder / "text.png").stat().st_size > 10_000
 
 
 def test_what_people_found_opens_the_page(folder):
@@ -61,7 +66,7 @@ def test_what_people_found_opens_the_page(folder):
 def test_every_run_without_a_row_is_to_be_trained(folder, capsys):
     main(["--results", str(folder), "--todo", "data=text", "data.path=a.txt"])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4 * 3
+    assert len(lines) == 1  # the others have a row
     assert lines[-1] == (
         "experiment=why pos=none intervention=offset_bias intervention.strength=6 steps=1200 seed=2 data=text "
         "data.path=a.txt"

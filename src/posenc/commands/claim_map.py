@@ -66,7 +66,7 @@ def draw(study: Study) -> None:
     from posenc.storage.csv_files import read_csv
 
     text = ["# The claim map", claim_map.INTRODUCTION]
-    for corpus in sorted({result.corpus for result in study.results}):
+    for corpus in study.corpora:
         here = [result for result in study.results if result.corpus == corpus]
         backbone = [result for result in here if result.setting == BACKBONE]
         points = advantage(backbone, ARM, BASELINE)

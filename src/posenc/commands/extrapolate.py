@@ -11,8 +11,6 @@ from posenc.config.command_line import Arguments, one_sentence_errors
 from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:
-    from posenc.data.cache import Tokens
-    from posenc.evaluation.load import Trained
     from posenc.storage.lengths_file import Lengths
 
 CLOSE = 0.02
@@ -92,12 +90,13 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
         return False
 
     from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
+    from posenc.evaluation.validation_text import validation_text
     from posenc.training.accelerator import best_device
 
     trained = load(directory)
     if not trained.objective.likelihood:
         raise UserError("its objective fills blanks, and bits per byte need the likelihood of every byte")
-    tokens = _validation_text(trained, cache)
+    tokens = validation_text(trained, cache)
     trained.model.to(best_device())
     loss, noted = own_validation_loss(trained, tokens), float(run.summary["val_loss"])
     if not abs(loss - noted) <= CLOSE:
@@ -126,24 +125,6 @@ def _checksum(checkpoint: Path | None) -> str:
         return DELETED
     with checkpoint.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _validation_text(trained: "Trained", cache: Path) -> "Tokens":
-    """The tokens that the run was validated on.
-
-    Raises:
-        UserError: if the text cannot be read, or is another by now.
-    """
-    from posenc.config.instantiate import build
-    from posenc.config.schema import check_groups
-    from posenc.data.prepare import open_split
-
-    config = trained.config
-    check_groups(config, ["data"])
-    corpus = build(config, "data")
-    if corpus.fingerprint() != config.get("text"):
-        raise UserError("its text has changed since it was trained")
-    return open_split(corpus, trained.tokenizer, cache, config["choices"]["data"], "valid")
 
 
 if __name__ == "__main__":

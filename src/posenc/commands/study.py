@@ -15,6 +15,7 @@ from posenc.errors import UserError
 
 if TYPE_CHECKING:
     from posenc.analysis.results import Defaults, Key, Result
+    from posenc.analysis.runs import Run
 
 
 class Study:
@@ -40,7 +41,7 @@ class Study:
         """The arguments of train.py for every run of the plan, in its order."""
         for block in self.plan["blocks"]:
             for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
-                yield [self.experiment, *shlex.split(arm), f"steps={units * self.plan['unit']}", f"seed={seed}"]
+                yield [self.experiment, *shlex.split(arm), f"steps={units * block['unit']}", f"seed={seed}"]
 
     def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
         """The arguments of train.py for every run that runs.csv does not have, in the plan's order."""
@@ -57,19 +58,27 @@ class Study:
 
         return read_results(self.folder / "runs.csv")
 
-    def curves(self, arm: str) -> dict[int, tuple[list[float], list[float]]]:
-        """Of the finished runs of an arm, by seed: steps and validation losses.
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The texts that there are results on."""
+        return tuple(sorted({result.corpus for result in self.results}))
+
+    def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
+        """Of the finished runs of an arm on a text, by seed: steps and validation losses.
 
         Args:
             arm: its overrides in the plan; it has one budget.
+            corpus: one of `corpora`.
         """
-        _, setting, pos, _, _, *own = self.key([self.experiment, *shlex.split(arm)], "")
-        wanted = tuple(map(str, (setting, pos, *own)))
+        line = (self.experiment, *shlex.split(arm))
+        _, setting, pos, _, tokens, *own = self.key(line, corpus)
+        tokens_per_step = tokens / _flat(line)["steps"]
+        wanted = tuple(map(str, (corpus, setting, pos, *own)))
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._curve_rows:
-            if wanted == tuple(row[name] for name in ("setting", "pos", "lr", "scale", "base")):
+            if wanted == tuple(row[name] for name in ("corpus", "setting", "pos", "lr", "scale", "base")):
                 steps, losses = curves.setdefault(int(row["seed"]), ([], []))
-                steps.append(int(row["at_tokens"]) / int(row["tokens"]) * self.plan["unit"])
+                steps.append(int(row["at_tokens"]) / tokens_per_step)
                 losses.append(float(row["val_loss"]))
         return curves
 
@@ -85,7 +94,7 @@ class Study:
         Raises:
             UserError: if a file cannot be read.
         """
-        from posenc.analysis.results import curve_rows, result_of, rows
+        from posenc.analysis.results import curve_rows, rows
         from posenc.analysis.runs import finished_runs
         from posenc.storage.atomic import atomic_write
         from posenc.storage.csv_files import read_csv, to_csv
@@ -93,8 +102,7 @@ class Study:
         known = {result.key: result for result in self.results}
         curves: list[Mapping[str, Any]] = list(read_csv(self.folder / "curves.csv"))
         for run in (run for folder in folders for run in finished_runs(folder)):
-            defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))
-            result = result_of(run, defaults, self.plan["search_seeds"])
+            result = self.result(run)
             if result.key not in known:
                 known[result.key] = result
                 curves += curve_rows(run, result)
@@ -102,6 +110,13 @@ class Study:
             table = rows(known.values())
             atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
             atomic_write(self.folder / "curves.csv", to_csv(list(curves[0]), curves))
+
+    def result(self, run: "Run") -> "Result":
+        """The row of a finished run."""
+        from posenc.analysis.results import result_of
+
+        defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))
+        return result_of(run, defaults, self.plan["search_seeds"])
 
     def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
         """That of the experiment with some overrides, checked, and the choices made.
@@ -158,12 +173,12 @@ def _plan(file: Path) -> dict[str, Any]:
     from posenc.storage.reading import read_mapping
 
     plan = read_mapping(file)
-    if missing := {"experiment", "unit", "search_seeds", "blocks"} - plan.keys():
+    if missing := {"experiment", "search_seeds", "blocks"} - plan.keys():
         raise UserError(f"{file} cannot be read: it lacks {', '.join(sorted(missing))}")
-    common = {name: plan[name] for name in ("units", "seeds") if name in plan}
+    common = {name: plan[name] for name in ("unit", "units", "seeds") if name in plan}
     blocks = [{**common, **block} for block in plan["blocks"]]
     for block in blocks:
-        if missing := {"units", "seeds", "arms"} - block.keys():
+        if missing := {"unit", "units", "seeds", "arms"} - block.keys():
             raise UserError(f"{file} cannot be read: a block lacks {', '.join(sorted(missing))}")
         if isinstance(block["arms"], list):  # arms that need no name are named by what they are
             block["arms"] = {arm: arm for arm in block["arms"]}

@@ -1,14 +1,19 @@
 """Keep and draw the interventions: `python -m posenc.why runs/why`."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.commands.study import Study, command_line
 from posenc.config.command_line import Arguments
+from posenc.errors import UserError
 
 if TYPE_CHECKING:
     from posenc.analysis.why import Group
+
+ABLATED = ("pos", "scale", "seed", "tokens")
+"""Columns that name a run in ablation.csv, beside the offset that was masked, 0 for none, and the loss."""
 
 FINDINGS = "findings.md"
 """What people made of the figures; it opens the page, if it is there."""
@@ -17,24 +22,62 @@ FINDINGS = "findings.md"
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc why", description=__doc__)
+    parser.add_argument("--ablate", action="store_true", help="mask single offsets in the finished models of the runs")
+    parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of tokens; default: %(default)s")
     with command_line(parser, Path("results/why"), arguments) as (given, study):
+        if given.ablate:
+            ablate(study, given.folders, given.cache)
         if given.todo is None:
             draw(study)
             print(f"Results: {study.folder / 'README.md'}")
 
 
-def groups(study: Study) -> "list[Group]":
-    """What each intervention of a study explains, block by block."""
+def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
+    """Add to ablation.csv what each finished run without an intervention loses when attention at an offset is masked.
+
+    Args:
+        study: keeps the rows; what is there stays.
+        folders: hold the runs, with their checkpoints.
+        cache: of tokens.
+    """
+    from posenc.analysis.results import BACKBONE
+    from posenc.analysis.runs import finished_runs
+    from posenc.evaluation.ablation import losses_without
+    from posenc.evaluation.load import load
+    from posenc.evaluation.validation_text import validation_text
+    from posenc.storage.atomic import atomic_write
+    from posenc.storage.csv_files import read_csv, to_csv
+
+    file = study.folder / "ablation.csv"
+    rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
+    known = {tuple(row[name] for name in ABLATED) for row in rows}
+    for run in (run for folder in folders for run in finished_runs(folder)):
+        result = study.result(run)
+        named = {name: str(getattr(result, name)) for name in ABLATED}
+        if result.setting != BACKBONE or tuple(named.values()) in known:
+            continue
+        try:
+            trained = load(Path(run.source))
+            losses = losses_without(trained, validation_text(trained, cache))
+        except UserError as error:
+            print(f"{run.name} is not evaluated: {error}", file=sys.stderr)
+            continue
+        rows += [{**named, "masked_offset": offset, "val_loss": round(loss, 5)} for offset, loss in losses.items()]
+        atomic_write(file, to_csv(list(rows[0]), rows))
+
+
+def groups(study: Study, corpus: str) -> "list[Group]":
+    """What each intervention explains on a text, block by block."""
     from posenc.analysis.why import Group, effect
 
     blocks = study.plan["blocks"]
     named = {str(name): arm for block in blocks for name, arm in block["arms"].items()}
-    reference = study.curves(named[study.plan["reference"]])
+    reference = study.curves(named[study.plan["reference"]], corpus)
     found = []
     for block in blocks:
-        origin = study.curves(named[block.get("from", "none")])
+        origin = study.curves(named[block.get("from", "none")], corpus)
         effects = {
-            str(name): effect(study.curves(arm), origin, reference, study.plan["levels"])
+            str(name): effect(study.curves(arm, corpus), origin, reference, study.plan["levels"])
             for name, arm in block["arms"].items()
         }
         known = {name: one for name, one in effects.items() if one}
@@ -43,17 +86,18 @@ def groups(study: Study) -> "list[Group]":
 
 
 def draw(study: Study) -> None:
-    """Draw what each intervention explains, and write it up in README.md."""
+    """Draw what each intervention explains on each text, and write it up in README.md."""
     from posenc.report import why
     from posenc.storage.atomic import atomic_write
 
-    written, explained = study.folder / FINDINGS, groups(study)
+    written = study.folder / FINDINGS
     text = ["# Why", written.read_text().strip() if written.exists() else "", why.INTRODUCTION]
-    if any(group.effects for group in explained):
-        text.append(why.table(explained, study.plan["levels"]))
-    if any(group.explains for group in explained):
-        why.figure(explained).savefig(study.folder / "why.png", dpi=160)
-        text.insert(-1, "![Share of RoPE's advantage that each intervention explains](why.png)")
+    for corpus in study.corpora:
+        explained = groups(study, corpus)
+        if any(group.explains for group in explained):
+            why.figure(explained).savefig(study.folder / f"{corpus}.png", dpi=160)
+            text += [f"## {corpus}", f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"]
+            text.append(why.table(explained, study.plan["levels"]))
     atomic_write(study.folder / "README.md", "\n\n".join(filter(None, text)) + "\n")
 
 

@@ -1,0 +1,28 @@
+"""The text that a finished run was validated on."""
+
+from pathlib import Path
+
+from posenc.config.instantiate import build
+from posenc.config.schema import check_groups
+from posenc.data.cache import Tokens
+from posenc.data.prepare import open_split
+from posenc.errors import UserError
+from posenc.evaluation.load import Trained
+
+
+def validation_text(trained: Trained, cache: Path) -> Tokens:
+    """The tokens of the validation split of a run's text.
+
+    Args:
+        trained: the run; its configuration may be a stranger's.
+        cache: the reader's own, never the stranger's.
+
+    Raises:
+        UserError: if the text cannot be read, or is another by now.
+    """
+    config = trained.config
+    check_groups(config, ["data"])
+    corpus = build(config, "data")
+    if corpus.fingerprint() != config.get("text"):
+        raise UserError("its text has changed since it was trained")
+    return open_split(corpus, trained.tokenizer, cache, config["choices"]["data"], "valid")

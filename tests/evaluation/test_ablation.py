@@ -1,0 +1,46 @@
+"""What a trained model loses without one offset."""
+
+import numpy as np
+import pytest
+import torch
+
+from posenc.data.cache import Tokens
+from posenc.data.tokenizers import Bytes
+from posenc.evaluation.ablation import OFFSETS, losses_without
+from posenc.evaluation.load import Trained
+from posenc.evaluation.longer_windows import own_validation_loss
+from posenc.interventions import OffsetBias
+from posenc.model import Transformer
+from posenc.objectives.objective import Causal
+from posenc.positions import Alibi, PositionScheme, Rotary
+
+HEADS, CONTEXT = 2, 16
+TOKENS = Tokens(np.random.default_rng(0).integers(0, 256, 3000).astype(np.uint8), "made up")
+
+
+def trained(scheme: PositionScheme) -> Trained:
+    model = Transformer(256, CONTEXT, layers=1, width=16, heads=HEADS, scheme=scheme)
+    for weight in model.parameters():
+        weight.data *= 20 if weight.ndim == 2 else 1
+    return Trained(model, Causal(256), Bytes(), {"context": CONTEXT, "eval_windows": 10, "model": {"heads": HEADS}})
+
+
+@pytest.mark.parametrize("scheme", [PositionScheme, lambda: Rotary(8), lambda: Alibi(HEADS)])
+def test_each_offset_is_masked_alone_and_the_model_is_afterwards_what_it_was(scheme):
+    one = trained(scheme())
+    whole = own_validation_loss(one, TOKENS)
+    losses = losses_without(one, TOKENS)
+    assert losses.keys() == {0, *OFFSETS}
+    assert losses[0] == whole == own_validation_loss(one, TOKENS)
+    assert len({losses[0], losses[1], losses[2]}) == 3
+    assert losses[17] == pytest.approx(losses[0], abs=1e-6)  # no window is as long
+
+
+def test_a_model_whose_heads_look_at_the_previous_token_alone_needs_it_and_no_other():
+    one = trained(OffsetBias(PositionScheme(), HEADS, [1], strength=200.0))
+    losses = losses_without(one, TOKENS)
+    assert losses[2] == pytest.approx(losses[0], abs=1e-5)
+    assert abs(losses[1] - losses[0]) > 1e-2
+    with torch.no_grad():
+        (probs,) = one.model.attention_probs(torch.arange(8)[None])
+    assert probs.diagonal(-1, 2, 3).min() > 0.999
