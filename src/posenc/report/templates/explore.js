@@ -135,7 +135,7 @@ const LOGITS = (() => {
     for (const row of form.querySelectorAll("[data-control]")) {
       const name = row.dataset.control;
       row.hidden = name !== "likeness" && !scheme.controls.includes(name);
-      row.querySelector("output").textContent = value(name).toLocaleString("en", { maximumFractionDigits: 4 });
+      row.querySelector("span").textContent = value(name).toLocaleString("en", { maximumFractionDigits: 4 });
     }
     document.getElementById("formula").textContent = scheme.formula;
     const settings = Object.fromEntries(scheme.controls.map((name) => [name, value(name)]));
@@ -151,7 +151,7 @@ const LOGITS = (() => {
   for (const [name, { label }] of Object.entries(CONTROLS)) {
     const row = document.getElementById("sliders").appendChild(document.createElement("label"));
     row.dataset.control = name;
-    row.append(label, document.createElement("output"), Object.assign(document.createElement("input"), { type: "range", name, max: 1000 }));
+    row.append(label, document.createElement("span"), Object.assign(document.createElement("input"), { type: "range", name, max: 1000 }));
     form.elements[name].value = place(name);
   }
   document.getElementById("again").addEventListener("click", () => { seed += 1; draw(); });
