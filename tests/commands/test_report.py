@@ -40,7 +40,7 @@ def report(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_a_sweep_ends_with_the_comparison_and_its_report(swept):
     folder, printed = swept
-    for text in ("After 20 steps", "after 100", "rope", "sinusoidal", "parameters", "bits per byte", "Report:"):
+    for text in ("After 20 steps", "after 100", "rope", "sinusoidal", "params", "bits per byte", "Report:"):
         assert text in printed
     assert "Against sinusoidal's lowest loss of" in printed
     assert {"report.html", "curves.png", "curves.svg", "table.csv"} <= {f.name for f in folder.iterdir()}

@@ -60,8 +60,9 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
     if rows and "pos" not in rows[0]:
         budget = max(float(row["tokens"]) for row in rows)
         rows = [_as_in_a_study(row, budget, renamed) for row in rows]
-    for key, measured in groupby(sorted(rows, key=_key), key=_key):
-        corpus, setting, pos, budget, lr, scale, base = key
+    known = sorted((row for row in rows if row["pos"] in schemes), key=_key)
+    for key, measured in groupby(known, key=_key):
+        corpus, setting, pos, tokens, lr, scale, base = key
         overrides = [] if setting in (BACKBONE, SEARCH) else setting.replace(",", "").split()
         own = dict(word.removeprefix("pos.").split("=") for word in overrides if word.startswith("pos."))
         chosen = {**schemes[pos], **{name: value for name, value in (("scale", scale), ("base", base)) if value}, **own}
@@ -76,7 +77,7 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
             "values": values,
             "source": f"results/{source.as_posix()}",
             "setting": ", ".join(filter(None, said)),
-            "steps": round(float(budget) / TOKENS_A_STEP),
+            "steps": round(float(tokens) / TOKENS_A_STEP),
             **_curve(list(measured)),
         }
 

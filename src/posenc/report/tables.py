@@ -54,7 +54,7 @@ def losses(panel: Panel) -> Table:
     ]
     return Table(
         f"A{after}{', ' if panel.title else ''}{panel.title}",
-        ("scheme", "seeds", "parameters", "validation loss", *_titles("bits_per_byte"), "tokens/s", "verdict"),
+        ("scheme", "seeds", "params", "validation loss", *_titles("bits_per_byte"), "tokens/s", "verdict"),
         rows,
         f"{panel.title + ': a' if panel.title else 'A'}{after}. Losses in {METRICS['val_loss'].unit}.",
     )

@@ -69,10 +69,10 @@ def _print(console: Any, table: Table) -> None:
     grouped = any(not row[0] for row in table.rows)
     drawn = rich_table.Table(
         title=_shown(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
-        min_width=min(len(table.title), console.width),
+        collapse_padding=True, min_width=min(len(table.title), console.width),
     )  # fmt: skip
     for place, name in enumerate(table.head):
-        drawn.add_column(_shown(name), justify="left" if place == 0 else "right")
+        drawn.add_column(_shown(name), justify="left" if place == 0 else "right", overflow="fold")
     for row in table.rows:
         if grouped and row[0]:
             drawn.add_section()
