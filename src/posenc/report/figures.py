@@ -86,7 +86,7 @@ def scores(panel: Panel) -> list[str]:
 def _over_steps(axes: Any, panel: Panel, name: str, look: Mapping[str, Look]) -> None:
     for arm in panel.arms:
         _draw(axes, arm.bands[name]["step"], arm.scheme, look[arm.scheme])
-    axes.set_title(_over_seeds(panel, METRICS[name].title), loc="left", fontsize=10)
+    axes.set_title(_over_seeds(panel, METRICS[name].title), loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel("step")
     axes.set_ylabel(METRICS[name].label)
     axes.set_xlim(0, panel.budget)
@@ -129,14 +129,14 @@ def lengths(comparison: Comparison) -> "Figure":
 
 
 def _by_length(axes: Any, panel: Panel, found: Extrapolation) -> None:
-    axes.set_title(_over_seeds(panel, "loss in longer windows"), loc="left", fontsize=10)
+    axes.set_title(_over_seeds(panel, "loss in longer windows"), loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel(f"length of the windows, times the {found.context:,} tokens trained at")
     axes.set_ylabel(METRICS["bits_per_byte"].label)
     _doublings(axes, found.lengths, "{:g}")
 
 
 def _by_position(axes: Any, found: Extrapolation) -> None:
-    axes.set_title("Loss along the window, 95 % band", loc="left", fontsize=10)
+    axes.set_title("Loss along the window, 95 % band", loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel("position in the window, tokens")
     axes.set_ylabel(METRICS["val_loss"].label)
     _doublings(axes, [4**power for power in range(12)], "{:,}")
@@ -207,7 +207,7 @@ def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.set_ylim(*window(panel.arms))
     _held_against(axes, {threshold.level: formatting.share(threshold.fraction) for threshold in panel.thresholds})
     if panel.rivals:
-        axes.set_xlabel(f"step; grey: {panel.baseline}'s loss after shares of the budget")
+        axes.set_xlabel(f"step; grey: {panel.baseline}'s loss after shares of the budget", parse_math=False)
 
 
 def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
@@ -224,7 +224,7 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("loss to be reached, nats per token (lower to the right)")
     axes.set_ylabel(METRICS["speed_up_steps"].title)
-    axes.set_title(_over_seeds(panel, f"speed-up over {panel.baseline}"), loc="left", fontsize=10)
+    axes.set_title(_over_seeds(panel, f"speed-up over {panel.baseline}"), loc="left", fontsize=10, parse_math=False)
 
 
 def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:
