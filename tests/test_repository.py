@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -82,3 +83,13 @@ def test_the_analysis_needs_no_torch():
 def test_nothing_asks_which_scheme_it_has():
     sources = "".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
     assert not re.search(r"[=!]= ['\"](rope|sinusoidal|learned|none|alibi|t5)['\"]", sources)
+
+
+def test_uv_installs_the_versions_of_the_requirements():
+    locked = {package["name"]: package.get("version") for package in tomllib.loads(read("uv.lock"))["package"]}
+    pinned = re.findall(r"^([a-z0-9-]+)==([\d.]+)", read("requirements.txt"), re.MULTILINE)
+    assert {name: locked[name] for name, _ in pinned} == dict(pinned)
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text()

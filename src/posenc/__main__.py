@@ -10,6 +10,7 @@ COMMANDS = {
     "extrapolate": "evaluate finished runs in longer windows",
     "sample": "text from a finished run",
     "export": "a finished run as a model of Hugging Face's transformers",
+    "explore": "docs/explore.html: logits by distance beside measured curves",
     "profile": "where the time of a training step goes",
     "claim_map": "how RoPE's advantage changes with the budget",
     "why": "how much of it each intervention explains",

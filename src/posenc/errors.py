@@ -52,6 +52,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 @contextmanager
 def needed_for(what: str) -> Iterator[None]:
     """Around the import of a package that only some runs need.

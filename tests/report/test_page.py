@@ -1,59 +1,32 @@
 """The report in a real headless Chromium."""
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from posenc.analysis.comparison import compare
+from posenc.report import sentences
 from posenc.report.page import html
-from tests.analysis.synthetic import run, sweep, with_lengths
-
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+from tests.analysis.synthetic import pair, run, sweep, with_lengths
+from tests.report.pages import open_page, overprinted, phone
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
-    runs = [
-        run(scheme, seed, pace=pace, head_at=60 / pace)
-        for scheme, pace in (("rope", 2.0), ("sinusoidal", 1.0), ("<none> & co", 0.9))
-        for seed in range(3)
-    ]
+    """Of runs that were also evaluated in longer windows, but for the sinusoid's."""
+    rope = [with_lengths(run("rope", seed, pace=2.0, head_at=30), slope=0.1 * (seed + 1)) for seed in range(3)]
+    learned = [with_lengths(run("learned", seed, head_at=60), slope=0.0, rows=256) for seed in range(3)]
+    others = [run(scheme, seed, head_at=60) for scheme in ("sinusoidal", "<none> & co") for seed in range(3)]
     file = tmp_path_factory.mktemp("page") / "report.html"
-    made_up = sweep(*runs)
-    file.write_text(html(compare(made_up)))
+    file.write_text(html(compare(sweep(*rope, *learned, *others))))
     return file
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("needs Debian's packages chromium and chromium-driver")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    quiet = ("disable-background-networking", "disable-component-update", "disable-sync", "no-first-run")
-    for argument in ("headless=new", "no-sandbox", "disable-gpu", "window-size=1200,900", *quiet):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture
 def opened(browser, page) -> Any:
-    browser.get(page.as_uri())
+    open_page(browser, page)
     return browser
-
-
-def requests(browser) -> list[str]:
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
 def click(browser, name: str, value: str | None = None) -> None:
@@ -61,124 +34,136 @@ def click(browser, name: str, value: str | None = None) -> None:
     browser.find_element("css selector", selector).click()
 
 
-def traces(browser, chart: str = "loss-0") -> list[dict[str, Any]]:
-    script = f"return document.getElementById('{chart}').data.map(t => ({{name: t.name, x: Array.from(t.x)}}))"
+def drawn(browser, what: str = "line", chart: str = "loss-0") -> list[str]:
+    """The names of the lines or bands of a chart, in the order they are painted."""
+    script = f"return [...document.querySelectorAll('#{chart} .{what}')].map((path) => path.dataset.name)"
     return browser.execute_script(script)
 
 
-def axis(browser, name: str, key: str, chart: str = "loss-0") -> Any:
-    return browser.execute_script(f"return document.getElementById('{chart}').layout.{name}.{key}")
+def title(browser, axis: str, chart: str = "loss-0") -> str:
+    return browser.find_element("css selector", f"#{chart} .{axis}-title").text
 
 
-def test_it_opens_from_a_file_without_an_error_and_nothing_leaves(browser, page):
-    browser.get_log("performance")
-    browser.get(page.as_uri())
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    asked = [url for url in requests(browser) if not url.startswith("data:")]
-    assert asked == [page.as_uri()]
-    assert len(browser.find_elements("css selector", ".chart .main-svg")) >= 4
-
-
-def test_the_verdict_comes_first(opened):
+def test_a_headline_comes_first_then_the_sentence_and_what_others_found_is_apart_from_ours(opened):
+    headline = opened.find_element("tag name", "h1").text
+    assert headline == "rope reaches sinusoidal's lowest loss in 2.01 times fewer steps"
     text = opened.find_element("css selector", "main").text
-    assert text.index("rope is faster") < text.index("The comparison") < text.index("What was run")
-    assert text.index("What was run") < text.index("What others found")
+    order = (headline, "Against sinusoidal's lowest loss", "The comparison", "What was run", "What others found")
+    assert sorted(order, key=text.index) == list(order)
+    theirs = opened.find_element("css selector", ".published").text
+    assert "Su et al. 2021" in theirs
+    assert "here" not in theirs
+
+
+def test_a_headline_has_at_most_15_words_whatever_came_out():
+    slow, alike = pair(pace=0.5), pair(pace=1.0)
+    two = sweep(
+        *(
+            run(s, n, pace=p, setting={"m": m})
+            for m in "ab"
+            for s, p in (("rope", 2.0), ("sinusoidal", 1.0))
+            for n in range(3)
+        )
+    )
+    said = {
+        "rope is faster than sinusoidal in 2 of 2 settings": two,
+        "No scheme is shown to need fewer steps than sinusoidal": slow,
+        "No verdict: fewer than 3 seeds of a scheme beside sinusoidal": pair(seeds=2),
+        "rope ends at the lowest validation loss, 2.005 nats per token": sweep(run("rope", 0, pace=2.0)),
+    }
+    for headline, runs in said.items():
+        assert sentences.headline(compare(runs)) == headline
+        assert len(headline.split()) <= 15
+    assert sentences.headline(compare(alike)).startswith("No scheme")
 
 
 def test_a_scheme_is_switched_off_and_on_in_every_chart(opened):
-    for chart in ("loss-0", "speedup-0", "previous_token-0"):
-        assert "rope" in {trace["name"] for trace in traces(opened, chart) if "name" in trace}
+    charts = ("loss-0", "speedup-0", "previous_token-0", "lengths-0", "positions-0")
+    for chart in charts:
+        assert "rope" in drawn(opened, chart=chart)
     click(opened, "scheme", "rope")
-    for chart in ("loss-0", "speedup-0", "previous_token-0"):
-        assert "rope" not in {trace.get("name") for trace in traces(opened, chart)}
+    for chart in charts:
+        assert "rope" not in drawn(opened, chart=chart)
     click(opened, "scheme", "rope")
-    assert "rope" in {trace.get("name") for trace in traces(opened)}
+    assert "rope" in drawn(opened)
 
 
-def test_curves_are_drawn_over_steps_tokens_or_seconds(opened):
-    for value, last in (("tokens", 300 * 4096), ("seconds", 60), ("step", 300)):
+def test_curves_are_drawn_over_steps_tokens_or_seconds_on_linear_or_logarithmic_axes(opened):
+    path = "return document.querySelector('#loss-0 .line[data-name=rope]').getAttribute('d')"
+    seen = {opened.execute_script(path)}
+    for value, said in (("tokens", "tokens"), ("seconds", "training time, s"), ("step", "step")):
         click(opened, "axis", value)
-        assert traces(opened)[-1]["x"][-1] == pytest.approx(last)
-    assert axis(opened, "xaxis", "title.text") == "step"
+        assert title(opened, "x") == said
+    for axis in ("logx", "logy"):
+        click(opened, axis)
+        seen.add(opened.execute_script(path))
+    assert len(seen) == 3
+    assert title(opened, "y") == "validation loss, nats per token"
 
 
-def test_axes_are_linear_or_logarithmic(opened):
-    assert (axis(opened, "xaxis", "type"), axis(opened, "yaxis", "type")) == ("linear", "linear")
-    click(opened, "logx")
-    click(opened, "logy")
-    assert (axis(opened, "xaxis", "type"), axis(opened, "yaxis", "type")) == ("log", "log")
-
-
-def test_single_seeds_and_thresholds_come_and_go(opened):
-    before = len(traces(opened))
+def test_single_seeds_and_thresholds_come_and_go_and_lines_lie_over_bands(opened):
+    before = len(drawn(opened))
     click(opened, "seeds")
-    assert len(traces(opened)) == before + 9
-    assert "rope, seed 2" in {trace.get("name") for trace in traces(opened)}
-    assert axis(opened, "shapes", "length") >= 4
+    assert len(drawn(opened)) == before + 12
+    assert "rope, seed 2" in drawn(opened)
+    order = opened.execute_script("return [...document.querySelectorAll('#loss-0 g path')].map((p) => p.classList[0])")
+    assert order == sorted(order)  # "band", then "line"
+    assert len(opened.find_elements("css selector", "#loss-0 .held")) >= 4
     click(opened, "thresholds")
-    assert axis(opened, "shapes", "length") == 0
+    assert opened.find_elements("css selector", "#loss-0 .held") == []
 
 
-def test_hovering_shows_the_value_and_its_interval(opened):
-    template = opened.execute_script("return document.getElementById('loss-0').data.at(-1).hovertemplate")
-    text = opened.execute_script("return document.getElementById('loss-0').data.at(-1).text[0]")
-    assert "%{y:.3f}" in template
-    assert " to " in text
+def test_arrow_keys_read_the_values_and_their_intervals(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    chart = opened.find_element("css selector", "#loss-0 svg[tabindex]")
+    chart.send_keys(Keys.ARROW_RIGHT * 2)
+    values = opened.find_element("css selector", "#loss-0 .values").text
+    assert values.startswith("step 20: rope 3.3")
+    assert values.count(" to ") == 4
+    labels = [one.get_attribute("aria-label") for one in opened.find_elements("css selector", ".chart svg[tabindex]")]
+    assert len(labels) == 5
+    assert all(len(label) > 40 for label in labels)
 
 
-def test_every_figure_has_a_text_alternative(opened):
-    labels = [chart.get_attribute("aria-label") for chart in opened.find_elements("css selector", ".chart")]
-    assert len(labels) == 4
-    assert all(label and len(label) > 40 for label in labels)
+def test_a_score_is_drawn_from_0_to_1_and_not_at_all_where_it_lies_flat_at_0(opened):
+    ticks = opened.find_element("id", "previous_token-0").text.split()
+    assert {"0", "0.2", "1"} <= set(ticks)
+    assert opened.find_elements("id", "induction-0") == []
 
 
-def test_it_fits_a_phone(opened):
-    size = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    try:
-        opened.refresh()
-        assert opened.execute_script("return document.documentElement.scrollWidth") <= 360
-    finally:
-        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_in_light_and_dark(scheme, opened):
+    with phone(opened, scheme):
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert overprinted(opened) == []
+        paper = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+        legend = opened.find_element("css selector", "#loss-0 .legend").rect
+        plot = opened.find_element("css selector", "#loss-0 > svg").rect
+        assert abs(legend["y"] + legend["height"] - plot["y"]) < 20
 
 
-def test_names_are_shown_as_they_are_and_not_run(page):
+def test_it_is_small_and_names_are_shown_as_they_are_and_not_run(page):
     text = page.read_text()
+    assert len(text) < 200_000
     assert "<none>" not in text
     assert "&lt;none&gt; &amp; co" in text
 
 
-@pytest.fixture(scope="module")
-def longer(tmp_path_factory) -> Path:
-    """A page of runs that were also evaluated in longer windows, but for the sinusoid's."""
-    rope = [with_lengths(run("rope", seed, pace=2.0), slope=0.1 * (seed + 1)) for seed in range(3)]
-    learned = [with_lengths(run("learned", seed), slope=0.0, rows=256) for seed in range(3)]
-    made_up = sweep(*rope, *learned, *(run("sinusoidal", seed) for seed in range(3)))
-    file = tmp_path_factory.mktemp("longer") / "report.html"
-    file.write_text(html(compare(made_up)))
-    return file
-
-
-def test_longer_windows_are_drawn_for_the_schemes_that_were_evaluated(browser, longer):
-    browser.get(longer.as_uri())
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+def test_longer_windows_are_drawn_and_told_for_the_schemes_that_were_evaluated(opened):
     for chart in ("lengths-0", "positions-0"):
-        assert {trace.get("name") for trace in traces(browser, chart)} - {None} == {"rope", "learned"}
-        assert axis(browser, "xaxis", "type", chart) == "log"
-        label = browser.find_element("id", chart).get_attribute("aria-label")
-        assert label is not None
-        assert "rope" in label
-    ends = {trace.get("name"): trace["x"][-1] for trace in traces(browser, "lengths-0")}
-    assert (ends["rope"], ends["learned"]) == (8, 1)
-    click(browser, "scheme", "rope")
-    assert {trace.get("name") for trace in traces(browser, "positions-0")} - {None} == {"learned"}
-
-
-def test_longer_windows_are_told_in_a_sentence_and_a_table(browser, longer, page):
-    browser.get(longer.as_uri())
-    text = browser.find_element("css selector", "main").text
+        assert set(drawn(opened, chart=chart)) == {"rope", "learned"}
+        assert "rope" in opened.find_element("css selector", f"#{chart} > svg").get_attribute("aria-label")
+    assert "8x" in opened.find_element("id", "lengths-0").text
+    text = opened.find_element("css selector", "main").text
     assert "a byte costs 0.200 bits more (-0.048 to +0.448, perhaps no change) with rope" in text
     assert "No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions." in text
     assert "learned has no entry (it can place only 256 positions)" in text
     assert "– – – – –" in text  # learned past its table
-    assert "Beyond the training length" not in page.read_text()
+
+
+def test_what_was_not_measured_has_no_section():
+    text = html(compare(pair()))
+    assert "Beyond the training length" not in text
+    assert "<h2>Why</h2>" not in text

@@ -39,7 +39,7 @@ def test_the_terminal_the_page_and_the_results_show_every_setting(capsys, tmp_pa
     comparison = compare(settings(2.0, 3.0, 0.5))
     terminal.show(comparison)
     assert "Every setting" in capsys.readouterr().out
-    assert f"<h1>{sentences.overall(comparison)}</h1>" in page.html(comparison)
+    assert f"<p>{sentences.overall(comparison)}</p>" in page.html(comparison)
     export(comparison, tmp_path / "kept")
     assert "| model=m1 | 3.02x" in (tmp_path / "kept" / "README.md").read_text()
 

@@ -1,3 +1,4 @@
+import os
 import pickle
 from pathlib import Path
 
@@ -88,3 +89,11 @@ def test_what_makes_the_curve_may_not_differ_and_where_it_is_written_may():
         refuse_foreign({"configuration": theirs}, ours)
     with pytest.raises(UserError, match="text=y"):
         refuse_foreign({"configuration": {**ours, "text": "y"}}, ours)
+
+
+def test_what_is_no_plain_file_is_no_checkpoint_and_not_read(tmp_path):
+    file = saved(tmp_path, 1)
+    os.mkfifo(tmp_path / "step-000000002.ckpt")
+    (tmp_path / "step-000000003.ckpt").mkdir()
+    (tmp_path / "step-000000004.ckpt").symlink_to("/dev/zero")
+    assert checkpoint_files.newest(tmp_path) == (file, [])

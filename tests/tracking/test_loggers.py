@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from posenc.storage.csv_files import read_csv
+from posenc.storage.run_directory import RunDirectory
+from posenc.tracking import loggers
 from posenc.tracking.client import NAMES
 from tests.conftest import CONF, ROOT, clean_environment, only
 from tests.tracking.wandb_stand_in import silent, stand_in
@@ -30,10 +32,19 @@ def records(run: Path) -> list[dict]:
 
 
 def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_curve(train, tmp_path):
-    result = train("-m", "pos=none,rope", *SMOKE, "logger.tags=[trial]")
+    result = train(
+        "-m",
+        "pos=none,rope",
+        *SMOKE,
+        "logger.tags=[trial]",
+        "logger.artifact=true",
+        env={"WANDB_DATA_DIR": str(tmp_path)},
+    )
     assert result.returncode == 0, result.stderr
     assert "wandb leet" in result.stdout
     assert "wandb sync" in result.stdout
+    assert re.search(r"^Run 1 of 2$", result.stdout, re.MULTILINE)
+    assert re.search(r"^Run 2 of 2, about \d+ min left$", result.stdout, re.MULTILINE)
     ids = set()
     for scheme in ("none", "rope"):
         run = only(tmp_path / "runs" / "smoke" / scheme)
@@ -53,6 +64,11 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
             for column, text in reference.items():
                 assert row.get(NAMES.get(column, column)) == (float(text) if text else None)
         assert any("sample._type" in row for row in history)
+        (files,) = [record["artifact"]["manifest"]["contents"] for record in found if record["type"] == "artifact"]
+        names = [file["path"] for file in files]
+        assert [name.partition("-")[0] for name in sorted(names)] == [
+            "attention.csv", "config.yaml", "metrics.csv", "step", "summary.json"
+        ]  # fmt: skip
     assert len(ids) == 2
 
 
@@ -174,3 +190,25 @@ def test_a_run_begun_by_an_agent_is_the_agent_s(tmp_path):
     assert kept.fields["sweep"] == "sweep0"
     assert kept.fields["groupName"] == "smoke"
     assert kept.summary["val_loss"] == json.loads((run / "summary.json").read_text())["val_loss"]
+
+
+def test_tensorboards_files_have_every_step_of_a_resumed_run_once(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    directory = RunDirectory(tmp_path, "smoke", "rope", 0)
+    for first, last in ((1, 5), (4, 6)):  # the rows of 4 and 5 were behind the last checkpoint
+        (logger,) = loggers.tensorboard(directory, {})
+        for step in range(first, last + 1):
+            logger.log_metrics({"step": step, "train_loss": step / 2}, step=step)
+        loggers.finish([logger], "In the beginning", {"steps": last})
+        loggers.close([logger], failed=False)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(n, n / 2) for n in range(1, 7)]
+
+
+def test_without_tensorboard_a_run_goes_on_with_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    assert loggers.tensorboard(RunDirectory(tmp_path, "smoke", "rope", 0), {}) == []
+    assert capsys.readouterr().out.startswith("TensorBoard is not installed (`pip install tensorboard`)")

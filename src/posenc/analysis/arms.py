@@ -9,6 +9,7 @@ import numpy as np
 from posenc.analysis import convergence
 from posenc.analysis.convergence import FRACTIONS, Array, Band, Estimate, Verdict
 from posenc.analysis.runs import AXES, MEASURES, Run
+from posenc.storage.metrics import METRICS
 
 Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
 """Two curves of one seed: the baseline's and a scheme's."""
@@ -110,7 +111,7 @@ def _over_axes(runs: Sequence[Run], measure: str) -> dict[str, Band]:
     known = np.isfinite(values).all(axis=0)
     axes = {axis: np.stack([run.curve[axis][row] for run, row in zip(runs, rows, strict=True)]) for axis in AXES}
     over_steps = convergence.band(
-        axes["step"].mean(0)[known], [convergence.mean(column) for column in values[:, known].T]
+        axes["step"].mean(0)[known], [convergence.mean(column, METRICS[measure].share) for column in values[:, known].T]
     )
     return {axis: replace(over_steps, x=every.mean(0)[known]) for axis, every in axes.items()}
 

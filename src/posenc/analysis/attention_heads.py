@@ -127,7 +127,7 @@ def _row(arm: Arm, ngram: NGramBaseline | None) -> SchemeHeads:
         arm.scheme,
         mean([formed(run) for run in arm.runs]),
         mean([dropped(run, ngram.loss) for run in arm.runs]) if ngram else None,
-        {score: mean([float(_measured(run, score)[1][-1]) for run in arm.runs]) for score in SCORES},
+        {score: mean([float(_measured(run, score)[1][-1]) for run in arm.runs], share=True) for score in SCORES},
     )
 
 

@@ -95,21 +95,22 @@ class Band:
 
 
 def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
-    """One estimate at each point of x (points,)."""
+    """One estimate at each point of x (points,), without intervals that are of too few seeds."""
     columns = [
-        (e.value, e.value, e.value) if e.low is None or e.high is None else (e.value, e.low, e.high) for e in estimates
+        (e.value, e.value, e.value) if e.low is None or e.high is None else (e.value, e.low, e.high)
+        for e in map(figures_only, estimates)
     ]
     return Band(np.asarray(x, float), *np.array(columns, float).reshape(-1, 3).T)
 
 
-def mean(values: ArrayLike) -> Estimate:
-    """Arithmetic mean with Student's interval."""
+def mean(values: ArrayLike, share: bool = False) -> Estimate:
+    """Arithmetic mean with Student's interval; that of a share ends at 0 and 1."""
     finite = np.asarray(values, float)
     missed = int(np.sum(~np.isfinite(finite)))
     if missed or len(finite) < 2:
         return Estimate(math.inf if missed else float(np.mean(finite)), None, None, len(finite), missed)
-    low, high = _student(finite)
-    return Estimate(float(finite.mean()), low, high, len(finite))
+    low, high = np.clip(_student(finite), 0, 1) if share else _student(finite)
+    return Estimate(float(finite.mean()), float(low), float(high), len(finite))
 
 
 def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:

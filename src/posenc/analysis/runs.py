@@ -1,21 +1,23 @@
 """Runs, read back from a sweep's folder."""
 
+import itertools
 import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Required
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from posenc.config.schema import NOT_THE_CURVE, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths, read
-from posenc.storage.reading import leaves, read_json, read_mapping
+from posenc.storage.reading import check_types, leaves, read_json, read_mapping
 from posenc.storage.run_directory import failed_jobs, read_summary
 
 AXES = ("step", "tokens", "seconds")
@@ -23,6 +25,9 @@ AXES = ("step", "tokens", "seconds")
 
 NOT_SEARCHED = ("pos", "seed", "val_loss", "best", "edge")
 """What a trial of a search has beside the values it tried."""
+
+DIVERGED = 1e6
+"""Nats per token that no model which has learnt anything, or nothing, comes to."""
 
 MEASURES = ("val_loss", "previous_token", "induction")
 """What a validation measures, of METRICS; the last two are the best attention head's."""
@@ -111,7 +116,7 @@ def read_folder(folder: Path) -> Sweep:
     """
     directories, unreadable = _directories(folder)
     if not directories and not unreadable:
-        known = sorted({str(file.parents[2]) for file in folder.glob("**/seed*/config.yaml")})
+        known = sorted({str(run.parents[1]) for run in _at_any_depth(folder)})
         there = f"; there are {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
         raise UserError(f"no runs in {folder}{there}")
     runs, diverged, notices = sort_out(_attempts(directories))
@@ -120,7 +125,6 @@ def read_folder(folder: Path) -> Sweep:
     if tried:
         runs, superseded = _best_only(runs, tried)
         notices += superseded
-    notices += tuple(f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed_jobs(folder))
     if not runs:
         raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
     runs, distrusted = _with_lengths(runs)
@@ -149,14 +153,22 @@ def _entries(folder: Path) -> list[Path]:
         raise UserError(f"{folder} cannot be read: {error.strerror}") from error
 
 
+def _at_any_depth(folder: Path) -> list[Path]:
+    places = (Path(place) for place, _, files in os.walk(folder) if "config.yaml" in files)
+    return sorted(place for place in places if place.name.startswith("seed"))
+
+
 def finished_runs(folder: Path) -> tuple[Run, ...]:
     """Every finished run below a folder, at any depth and of any budget; those whose loss is NaN are left out."""
-    runs, _, _ = sort_out(_attempts(sorted(file.parent for file in folder.glob("**/seed*/config.yaml"))))
+    runs, _, _ = sort_out(_attempts(_at_any_depth(folder)))
     return tuple(run for run in runs if run.finished)
 
 
 def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
-    """The trials of a sweep's search, the command of the last sweep, and a sentence for each that cannot be read."""
+    """The trials of a sweep's search, the command of the last sweep, and a sentence for each job that failed in it.
+
+    And one for each file that cannot be read.
+    """
     notices = []
     tried: tuple[Mapping[str, Any], ...] = ()
     command = ""
@@ -168,17 +180,29 @@ def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str,
         command = _command(folder / "multirun.yaml")
     except UserError as error:
         notices.append(str(error))
+    try:
+        notices += [f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed_jobs(folder)]
+    except UserError as error:
+        notices.append(str(error))
     return tried, command, tuple(notices)
+
+
+class _Trial(TypedDict, total=False):
+    """What every trial has beside the values it tried."""
+
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
+    pos: Required[str]
+    best: Required[bool]
+    val_loss: Required[float | None]
+    seed: int
+    edge: list[str]
 
 
 def _search(file: Path) -> tuple[Mapping[str, Any], ...]:
     if not file.exists():
         return ()
     trials = read_json(file)
-    if not isinstance(trials, list) or not all(
-        isinstance(one, dict) and {"pos", "best"} <= one.keys() for one in trials
-    ):
-        raise UserError(f"{file} cannot be read: it holds no trials")
+    check_types(file, trials, list[_Trial])
     return tuple(trials)
 
 
@@ -214,7 +238,7 @@ def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run,
         if isinstance(attempt, str):
             notices.append(attempt)
             continue
-        lost = ~np.isfinite(attempt.curve["val_loss"])
+        lost = ~(np.abs(attempt.curve["val_loss"]) < DIVERGED)  # NaN compares false
         if lost.any():
             step = int(attempt.curve["step"][lost][0])
             value = attempt.curve["val_loss"][lost][0]
@@ -247,7 +271,14 @@ def _read_run(directory: Path) -> Run | str:
         return f"{directory} has no validation yet; left out"
     finished = directory / "summary.json"
     summary = read_summary(finished) if finished.exists() else {}
-    return run_of(str(directory), config, measured, summary, tuple(read_numbers(directory / "attention.csv")))
+    return run_of(str(directory), config, measured, summary, _heads(directory / "attention.csv"))
+
+
+def _heads(file: Path) -> tuple[Mapping[str, float], ...]:
+    rows = read_numbers(file)
+    if not all(row.get(name, np.nan).is_integer() for row in rows for name in ("layer", "head")):
+        raise UserError(f"{file} cannot be read: a row has no layer, or no head")
+    return tuple(rows)
 
 
 def run_of(
@@ -257,8 +288,15 @@ def run_of(
     summary: Mapping[str, Any],
     heads: tuple[Mapping[str, float], ...] = (),
 ) -> Run:
-    """A run from its configuration, the rows of its validations and its summary."""
+    """A run from its configuration, the rows of its validations and its summary.
+
+    Raises:
+        UserError: if the rows are not in order.
+    """
     curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
+    for axis in AXES:
+        if not (np.isfinite(curve[axis]).all() and (np.diff(curve[axis]) > 0).all()):
+            raise UserError(f"{source} cannot be read: {axis} do not grow from validation to validation")
     setting = {key: canonical(value) for key, value in flat(config)}
     if "precision" in summary:
         setting["precision"] = summary["precision"]
@@ -292,7 +330,9 @@ def _command(file: Path) -> str:
     if not file.exists():
         return ""
     sweep = dict(leaves(read_mapping(file)))
-    overrides = [*sweep.get("hydra.overrides.hydra", ()), *sweep.get("hydra.overrides.task", ())]
+    given = [sweep.get(f"hydra.overrides.{part}", []) for part in ("hydra", "task")]
+    check_types(file, given, list[list[str]])
+    overrides = itertools.chain(*given)
     shown = [str(one) for one in overrides if not str(one).startswith(("hydra.mode=", "runs=", "cache="))]
     return " ".join(["python train.py -m", *map(_quoted, shown)])
 

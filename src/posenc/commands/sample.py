@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from posenc.config.command_line import Arguments, one_sentence_errors
-from posenc.errors import UserError
+from posenc.errors import UserError, printable_lines
 from posenc.evaluation.load import load, newest
 
 MOST_TOKENS = 1_000_000
@@ -32,7 +32,8 @@ def main(given: list[str] | None = None) -> None:
         from posenc.objectives.sampling import Sampling
 
         sampling = Sampling(arguments.tokens, arguments.temperature, arguments.seed)
-        print(objective.sample(trained.model, trained.tokenizer, prompt, context, sampling))
+        text = objective.sample(trained.model, trained.tokenizer, prompt, context, sampling)
+        print(printable_lines(text))  # a model of bytes may say what steers a terminal
 
 
 def _check(arguments: argparse.Namespace) -> None:

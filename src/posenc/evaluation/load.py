@@ -1,7 +1,7 @@
 """A finished run's model, read back from its directory."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from posenc.storage import checkpoint_files
 from posenc.storage.reading import read_mapping
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from posenc.data.tokenizers import Tokenizer
     from posenc.model import Transformer
     from posenc.objectives.objective import Objective
@@ -73,13 +75,14 @@ def load(run: Path) -> Trained:
     """
     checkpoint = last_checkpoint(run)
     config = _configuration(run)
+    weights = _weights(checkpoint, config["model"])
     from posenc.config.instantiate import build, build_model
 
     tokenizer = build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     tokenizer.load(run)
     model = build_model(config, objective)
-    _load_weights(model, checkpoint)
+    _load_weights(model, weights, checkpoint)
     return Trained(model, objective, tokenizer, config)
 
 
@@ -105,13 +108,24 @@ def _configuration(run: Path) -> dict[str, Any]:
     return config
 
 
-def _load_weights(model: "Transformer", checkpoint: Path) -> None:
+def _weights(checkpoint: Path, model: Mapping[str, Any]) -> dict[str, "Tensor"]:
+    """What a checkpoint holds for a model, which is not built yet: one of too many layers would take hours."""
     weights = checkpoint_files.load(checkpoint).get("state_dict")
-    if not isinstance(weights, dict):
+    if not isinstance(weights, dict) or not all(map(_is_weight, weights.values())):
         raise UserError(f"{checkpoint} is not a checkpoint of this program: it holds no weights")
+    if model["layers"] * model["width"] > sum(weight.numel() for weight in weights.values()):
+        raise UserError(f"{checkpoint} is of another model than config.yaml describes")
+    return weights
+
+
+def _is_weight(held: Any) -> bool:
+    return hasattr(held, "is_complex") and not held.is_complex()
+
+
+def _load_weights(model: "Transformer", weights: Mapping[str, "Tensor"], checkpoint: Path) -> None:
     try:
         model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
-    except (RuntimeError, TypeError, AttributeError) as error:
+    except (RuntimeError, AttributeError) as error:
         raise UserError(f"{checkpoint} is of another model than config.yaml describes") from error
     if not all(weight.isfinite().all() for weight in model.parameters()):
         raise UserError(f"{checkpoint} has weights that are NaN or infinite")

@@ -25,4 +25,4 @@ def validation_text(trained: Trained, cache: Path) -> Tokens:
     corpus = build(config, "data")
     if corpus.fingerprint() != config.get("text"):
         raise UserError("its text has changed since it was trained")
-    return open_split(corpus, trained.tokenizer, cache, config["choices"]["data"], "valid")
+    return open_split(corpus, trained.tokenizer, cache, str(config["choices"].get("data")), "valid")

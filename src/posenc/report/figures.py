@@ -1,11 +1,13 @@
 """The comparison as still figures, for papers and README."""
 
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.analysis.arms import Arm
+from posenc.analysis.attention_heads import FORMED, SCORES
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
 from posenc.analysis.extrapolation import Extrapolation
@@ -44,48 +46,68 @@ def curves(comparison: Comparison) -> "Figure":
         figure, rows = _grid(len(comparison.panels), 2, height=4.2)
         for row, panel in zip(rows, comparison.panels, strict=True):
             _losses(row[0], panel, look)
-            _legend_once(figure, row[0])
             if panel.rivals:
                 _speed_ups(row[1], panel, look)
             else:
                 row[1].set_axis_off()
+        _legend(figure)
     return figure
 
 
 def heads(comparison: Comparison) -> "Figure":
-    """A row a panel: the loss, and beside it the scores of the best heads."""
+    """A row a panel: the loss, and beside it the scores of the best heads that any scheme comes to."""
     import matplotlib
 
     look = looks(comparison.schemes)
+    drawn = {name: None for panel in comparison.panels for name in scores(panel)}
     with matplotlib.rc_context(STYLE):
-        figure, rows = _grid(len(comparison.panels), 3, height=4.0)
+        figure, rows = _grid(len(comparison.panels), 1 + len(drawn), height=4.0)
         for row, panel in zip(rows, comparison.panels, strict=True):
-            for axes, name in zip(row, ("val_loss", "previous_token", "induction"), strict=True):
-                _over_steps(axes, panel, name, look)
-            _legend_once(figure, row[0])
+            _over_steps(row[0], panel, "val_loss", look)
             row[0].set_ylim(*window(panel.arms))
-            _ngram_baseline(row[0], panel)
-            for axes in row[1:]:
-                axes.set_ylim(0, max(0.05, axes.get_ylim()[1]))
-            if panel.title:
-                row[0].set_ylabel(panel.title)
+            if panel.ngram is not None:
+                _held_against(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=_DASHES["dot"])
+            for axes, name in zip(row[1:], drawn, strict=True):
+                if name not in scores(panel):
+                    axes.set_axis_off()
+                    continue
+                _over_steps(axes, panel, name, look)
+                axes.set_ylim(0, 1)
+        _legend(figure)
     return figure
+
+
+def scores(panel: Panel) -> list[str]:
+    """The scores that say something: some scheme has a head with one of FORMED or more; the others lie flat at 0."""
+    reached = {name: max(max(arm.bands[name]["step"].middle, default=0) for arm in panel.arms) for name in SCORES}
+    return [name for name in SCORES if panel.heads and reached[name] >= FORMED]
 
 
 def _over_steps(axes: Any, panel: Panel, name: str, look: Mapping[str, Look]) -> None:
     for arm in panel.arms:
         _draw(axes, arm.bands[name]["step"], arm.scheme, look[arm.scheme])
-    axes.set_title(METRICS[name].label.capitalize(), loc="left", fontsize=10)
+    axes.set_title(_over_seeds(panel, METRICS[name].title), loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel("step")
+    axes.set_ylabel(METRICS[name].label)
     axes.set_xlim(0, panel.budget)
 
 
-def _ngram_baseline(axes: Any, panel: Panel) -> None:
+def _over_seeds(panel: Panel, drawn: str) -> str:
+    over = formatting.seeds_from([len(arm.runs) for arm in panel.arms])
+    return f"{panel.title}{chr(10) if panel.title else ''}{drawn[0].upper()}{drawn[1:]}, {over}, 95 % band"
+
+
+def _held_against(axes: Any, levels: Mapping[float, str], **line: Any) -> None:
+    """Lines across, each with its name beside the plot, moved apart where they would overprint."""
     low, high = axes.get_ylim()
-    if panel.ngram is not None and low < panel.ngram.loss < high:
-        axes.axhline(panel.ngram.loss, color="#1c1c1c", linewidth=0.9, linestyle=_DASHES["dot"], zorder=1)
-        right = (1, panel.ngram.loss)
-        axes.annotate(panel.ngram.name, right, xycoords=("axes fraction", "data"), ha="right", va="bottom", **_MARK)
+    least = (high - low) / 22
+    free = math.inf
+    for level, name in sorted(levels.items(), reverse=True):
+        if low < level < high:
+            axes.axhline(level, **{"color": "#9a9a9a", "linewidth": 0.8, "zorder": 1, **line})
+            free = min(level, free - least)
+            right = {"xy": (1, free), "xycoords": ("axes fraction", "data")}
+            axes.annotate(name, **right, xytext=(3, 0), textcoords="offset points", va="center", **_MARK)
 
 
 def lengths(comparison: Comparison) -> "Figure":
@@ -102,21 +124,21 @@ def lengths(comparison: Comparison) -> "Figure":
                 _draw(row[1], one.by_position, one.scheme, look[one.scheme])
             _by_length(row[0], panel, found)
             _by_position(row[1], found)
-            _legend_once(figure, row[0])
+        _legend(figure)
     return figure
 
 
 def _by_length(axes: Any, panel: Panel, found: Extrapolation) -> None:
-    axes.set_title(f"{_where(panel)}mean, 95 % band", loc="left", fontsize=10)
+    axes.set_title(_over_seeds(panel, "loss in longer windows"), loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel(f"length of the windows, times the {found.context:,} tokens trained at")
     axes.set_ylabel(METRICS["bits_per_byte"].label)
     _doublings(axes, found.lengths, "{:g}")
 
 
 def _by_position(axes: Any, found: Extrapolation) -> None:
-    axes.set_title("Along the window", loc="left", fontsize=10)
+    axes.set_title("Loss along the window, 95 % band", loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel("position in the window, tokens")
-    axes.set_ylabel("loss, nats per token")
+    axes.set_ylabel(METRICS["val_loss"].label)
     _doublings(axes, [4**power for power in range(12)], "{:,}")
     axes.axvline(found.context, color="#5a5a5a", linewidth=1, zorder=1)
     axes.annotate(
@@ -143,14 +165,14 @@ def _grid(rows: int, columns: int, height: float) -> tuple["Figure", Any]:
 
 
 def save_all(comparison: Comparison, folder: Path) -> list[str]:
-    """Write curves.png, curves.svg, heads.png where heads were measured, lengths.png where lengths were evaluated.
+    """Write curves.png, curves.svg, heads.png where heads formed, lengths.png where lengths were evaluated.
 
     Returns:
         The names of those written.
     """
     drawn = curves(comparison)
     figures = {"curves.png": drawn, "curves.svg": drawn}
-    if all(panel.heads for panel in comparison.panels):
+    if any(scores(panel) for panel in comparison.panels):
         figures["heads.png"] = heads(comparison)
     if any(panel.extrapolation for panel in comparison.panels):
         figures["lengths.png"] = lengths(comparison)
@@ -170,36 +192,22 @@ def save(figure: "Figure", file: Path) -> None:
     atomic_write(file, drawn.getvalue())
 
 
-def _legend_once(figure: "Figure", axes: Any) -> None:
+def _legend(figure: "Figure") -> None:
     """One legend for all panels, under them, where it hides no curve."""
-    if axes.get_subplotspec().is_first_row():
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
+    drawn = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
 
 
 def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
-    for threshold in panel.thresholds:
-        axes.axhline(threshold.level, color="#9a9a9a", linewidth=0.8, zorder=1)
     for arm in panel.arms:
         for run in arm.runs:
-            axes.plot(
-                run.curve["step"], run.curve["val_loss"], color=look[arm.scheme].colour, linewidth=0.5, alpha=0.35
-            )
-        _draw(axes, arm.bands["val_loss"]["step"], arm.scheme, look[arm.scheme])
+            thin = {"linewidth": 0.5, "alpha": 0.35, "color": look[arm.scheme].colour}
+            axes.plot(run.curve["step"], run.curve["val_loss"], **thin)
+    _over_steps(axes, panel, "val_loss", look)
     axes.set_ylim(*window(panel.arms))
-    axes.set_xlabel("step")
-    axes.set_ylabel(METRICS["val_loss"].label)
-    over = formatting.seeds_from([len(arm.runs) for arm in panel.arms])
-    axes.set_title(f"{_where(panel)}mean over {over}, 95 % band", loc="left", fontsize=10)
+    _held_against(axes, {threshold.level: formatting.share(threshold.fraction) for threshold in panel.thresholds})
     if panel.rivals:
-        axes.annotate(
-            f"grey lines: {panel.baseline}'s loss after 25, 50, 75, 100 %",
-            (0.02, 0.02), xycoords="axes fraction", color="#666666", fontsize=8,
-        )  # fmt: skip
-
-
-def _where(panel: Panel) -> str:
-    return f"{panel.title}: " if panel.title else ""
+        axes.set_xlabel(f"step; grey: {panel.baseline}'s loss after shares of the budget", parse_math=False)
 
 
 def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
@@ -214,14 +222,14 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("loss to be reached, falling to the right")
+    axes.set_xlabel("loss to be reached, nats per token (lower to the right)")
     axes.set_ylabel(METRICS["speed_up_steps"].title)
-    axes.set_title(f"Speed-up over {panel.baseline}, 95 % band", loc="left", fontsize=10)
+    axes.set_title(_over_seeds(panel, f"speed-up over {panel.baseline}"), loc="left", fontsize=10, parse_math=False)
 
 
 def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:
-    axes.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0)
-    line = {"linestyle": _DASHES[look.dash], "linewidth": 1.8, **line}
+    axes.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0, zorder=1.5)
+    line = {"linestyle": _DASHES[look.dash], "linewidth": 1.8, "zorder": 3, **line}
     axes.plot(curve.x, curve.middle, color=look.colour, label=scheme, **line)
 
 

@@ -12,6 +12,12 @@ class Look:
     colour: str
     dash: str
 
+    @property
+    def on_a_page(self) -> dict[str, str]:
+        """For SVG on a web page, whose paper may be dark."""
+        dark = _ON_DARK.get(self.colour, self.colour)
+        return {"colour": f"light-dark({self.colour}, {dark})", "dash": _DASHES[self.dash]}
+
 
 LOOKS: Mapping[str, Look] = {
     "none": Look("#767676", "dot"),
@@ -24,6 +30,10 @@ LOOKS: Mapping[str, Look] = {
     "rope_partial": Look("#E69F00", "dash"),
     "rope_bounded": Look("#E69F00", "dot"),
 }
+_ON_DARK = {"#0072B2": "#4AA3E0", "#000000": "#F0F0F0", "#767676": "#A8A8A8"}
+"""What cannot be seen on dark paper, and its lighter kin."""
+
+_DASHES = {"solid": "", "dash": "7 3", "dot": "2 3", "dashdot": "8 3 2 3"}
 _OTHERS = [Look(colour, dash) for dash in ("solid", "dash", "dot", "dashdot") for colour in ("#56B4E9", "#000000")]
 
 

@@ -12,7 +12,7 @@ from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
 from posenc.analysis.runs import AXES, MEASURES, Run
 from posenc.report import formatting, sentences, tables
-from posenc.report.figures import window
+from posenc.report.figures import scores, window
 from posenc.report.looks import Look, looks
 from posenc.storage.metrics import METRICS
 
@@ -26,45 +26,50 @@ _CHARTS = {
     "lengths": "bits_per_byte",
     "positions": "val_loss",
 }
-"""The metric that each kind of chart draws."""
+"""The metric that each kind of chart draws up."""
 
 
 def html(comparison: Comparison) -> str:
     """The complete page: no other file, no request when it is opened."""
+    look = looks(comparison.schemes)
+    return render(
+        "report.html.j2",
+        ("chart.js", "curves.js"),
+        _data(comparison, look),
+        comparison=comparison,
+        panels=comparison.panels,
+        look={scheme: one.on_a_page for scheme, one in look.items()},
+        sentences=sentences,
+        tables=tables,
+        scores=scores,
+        alternatives=[_alternative(panel) for panel in comparison.panels],
+        shared=_shared(comparison.sweep.runs),
+        metrics=METRICS,
+    )
+
+
+def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **shown: Any) -> str:
+    """A page in one file: a template with the style, the data and the scripts that draw it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["lines"] = lambda text: Markup("<br>").join(text.split("\n"))
-    look = looks(comparison.schemes)
-    return environment.get_template("report.html.j2").render(
-        comparison=comparison,
-        panels=comparison.panels,
-        look=look,
-        sentences=sentences,
-        tables=tables,
-        alternatives=[_alternative(panel) for panel in comparison.panels],
-        shared=_shared(comparison.sweep.runs),
-        metrics=METRICS,
+    return environment.get_template(template).render(
         style=Markup((_TEMPLATES / "style.css").read_text()),
-        script=Markup((_TEMPLATES / "curves.js").read_text()),
-        plotly=Markup(get_plotlyjs()),
-        data=Markup(_for_script(_data(comparison, look))),
+        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
+        script=Markup("\n".join((_TEMPLATES / name).read_text() for name in scripts)),
+        **shown,
     )
-
-
-def _for_script(data: Any) -> str:
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _data(comparison: Comparison, look: Mapping[str, Look]) -> dict[str, Any]:
     """What curves.js draws."""
     return {
         "axes": {axis: METRICS[axis].label for axis in AXES},
-        "titles": {chart: METRICS[name].unit or METRICS[name].title for chart, name in _CHARTS.items()},
+        "labels": {chart: METRICS[name].label for chart, name in _CHARTS.items()},
         "panels": [_panel(panel, look) for panel in comparison.panels],
     }
 
@@ -73,6 +78,7 @@ def _panel(panel: Panel, look: Mapping[str, Look]) -> dict[str, Any]:
     longer = panel.extrapolation
     by_scheme = {row.scheme: row for row in longer.rows} if longer else {}
     return {
+        "baseline": panel.baseline,
         "window": window(panel.arms),
         "ngram": vars(panel.ngram) if panel.ngram else None,
         "longer": {"context": longer.context, "times": list(longer.lengths)} if longer else None,
@@ -80,7 +86,7 @@ def _panel(panel: Panel, look: Mapping[str, Look]) -> dict[str, Any]:
         "schemes": [
             {
                 "name": arm.scheme,
-                **vars(look[arm.scheme]),
+                **look[arm.scheme].on_a_page,
                 "mean": _means(arm),
                 "runs": [_curve(run) for run in arm.runs],
                 "speedup": _band(arm.speed_ups),
@@ -129,6 +135,7 @@ def _alternative(panel: Panel) -> dict[str, str]:
         "positions": f"Loss by position in the window, in nats per token; at the last position: {along}.",
         "loss": sentences.losses(panel),
         "speedup": f"Speed-up over {panel.baseline} at its loss after 25, 50, 75 and 100 % of the budget: {ups}.",
+        "previous_token": sentences.heads(panel.heads) if panel.heads else "",
         "induction": f"Induction score of the best head at the end: {copies}.",
     }
 

@@ -21,6 +21,29 @@ MANY = 2
 """Panels from which on a reader needs all of them in one sentence first."""
 
 
+def headline(comparison: Comparison) -> str:
+    """The finding in at most 15 words, numbers included."""
+    panels, baseline = comparison.panels, comparison.baseline
+    rivals = [arm for panel in panels for arm in panel.rivals]
+    faster = [arm for arm in rivals if arm.headline and arm.verdict == Verdict.FASTER]
+    if not rivals:
+        lowest = panels[0].arms[0]
+        return f"{lowest.scheme} ends at the lowest validation loss, {lowest.loss.value:.3f} nats per token"
+    if all(arm.verdict == Verdict.NONE for arm in rivals):
+        return f"No verdict: fewer than {SEEDS_FOR_A_VERDICT} seeds of a scheme beside {baseline}"
+    if not faster:
+        return f"No scheme is shown to need fewer steps than {baseline}"
+    begun = "So far, " if any(panel.provisional for panel in panels) else ""
+    if len(panels) == 1:
+        best, steps = max(
+            ((arm.scheme, arm.headline.in_steps.value) for arm in faster if arm.headline), key=lambda arm: arm[1]
+        )
+        return f"{begun}{best} reaches {baseline}'s lowest loss in {short(steps)} times fewer steps"
+    schemes = [arm.scheme for arm in faster]
+    best = max(schemes, key=schemes.count)
+    return f"{begun}{best} is faster than {baseline} in {schemes.count(best)} of {len(panels)} settings"
+
+
 def kind(comparison: Comparison) -> str:
     """How the schemes' hyperparameters were chosen."""
     if keys := comparison.sweep.searched:

@@ -54,7 +54,7 @@ def losses(panel: Panel) -> Table:
     ]
     return Table(
         f"A{after}{', ' if panel.title else ''}{panel.title}",
-        ("scheme", "seeds", "parameters", "validation loss", *_titles("bits_per_byte"), "tokens/s", "verdict"),
+        ("scheme", "seeds", "params", "validation loss", *_titles("bits_per_byte"), "tokens/s", "verdict"),
         rows,
         f"{panel.title + ': a' if panel.title else 'A'}{after}. Losses in {METRICS['val_loss'].unit}.",
     )
@@ -187,10 +187,9 @@ def runs(sweep: Sweep) -> Table:
     return Table("The runs", ("scheme", "seed", "steps", "validation loss", "seconds", "from"), rows)
 
 
-def published(comparison: Comparison) -> Table:
-    """Ours, and what others published."""
-    ours = [row for panel in comparison.panels for row in _ours(panel)]
-    theirs = [
+def published() -> Table:
+    """What others published."""
+    rows = [
         (
             row.source,
             row.setting,
@@ -204,21 +203,10 @@ def published(comparison: Comparison) -> Table:
     return Table(
         "What others found",
         ("source", "trained", "against", "to reach", "speed-up in steps", "not like ours"),
-        [*ours, *theirs],
-        "How many times fewer steps rotary needed, as published, beside ours. No two rows are like for like: the last "
-        "column says in what each is not like the runs here.",
+        rows,
+        "How many times fewer steps rotary needed, as published. No row is like for like with the runs above: the last "
+        "column says in what it is not.",
     )
-
-
-def _ours(panel: Panel) -> Iterable[tuple[str, ...]]:
-    tokenizers = {str(run.setting.get("tokenizer", "")) for arm in panel.arms for run in arm.runs}
-    sizes = {formatting.parameters(arm.parameters) for arm in panel.arms}
-    where = f"{panel.title}, " if panel.title else ""
-    trained = f"{where}{', '.join(sorted(sizes))} parameters, {'/'.join(sorted(tokenizers))}, {panel.budget:,} steps"
-    for arm in panel.rivals:
-        level = f"its loss at {', '.join(share(t.fraction) for t in arm.thresholds)} of the budget"
-        ratios = ", ".join(times(t.in_steps) for t in arm.thresholds)
-        yield f"here: {arm.scheme}", trained, panel.baseline, level, ratios, "–"
 
 
 def facts(sweep: Sweep) -> Table:

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from posenc.analysis.comparison import Comparison, Panel
-from posenc.errors import printable
+from posenc.errors import printable_lines
 from posenc.report import sentences, tables
 from posenc.report.tables import Table
 
@@ -55,11 +55,7 @@ def _console(width: int) -> Any:
 
 def _say(console: Any, text: str, style: str | None = None) -> None:
     """Print what may have names from a stranger's files in it."""
-    console.print(_shown(text), style=style)
-
-
-def _shown(text: str) -> str:
-    return "\n".join(map(printable, text.splitlines()))
+    console.print(printable_lines(text), style=style)
 
 
 def _print(console: Any, table: Table) -> None:
@@ -68,14 +64,14 @@ def _print(console: Any, table: Table) -> None:
 
     grouped = any(not row[0] for row in table.rows)
     drawn = rich_table.Table(
-        title=_shown(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False,
-        min_width=min(len(table.title), console.width),
+        title=printable_lines(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+        pad_edge=False, collapse_padding=True, min_width=min(len(table.title), console.width),
     )  # fmt: skip
     for place, name in enumerate(table.head):
-        drawn.add_column(_shown(name), justify="left" if place == 0 else "right")
+        drawn.add_column(printable_lines(name), justify="left" if place == 0 else "right", overflow="fold")
     for row in table.rows:
         if grouped and row[0]:
             drawn.add_section()
-        drawn.add_row(*map(_shown, row))
+        drawn.add_row(*map(printable_lines, row))
     console.print()
     console.print(drawn)

@@ -33,8 +33,9 @@ def digits(checksum: "hashlib._Hash") -> str:
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """All checkpoints in a folder, damaged or not."""
-    return sorted((file for file in folder.glob("step-*.ckpt") if _NAME.fullmatch(file.name)), reverse=True)
+    """All checkpoints in a folder, damaged or not; plain files, since a pipe or a device would be read for ever."""
+    found = (file for file in folder.glob("step-*.ckpt") if _NAME.fullmatch(file.name) and file.is_file())
+    return sorted(found, reverse=True)
 
 
 def intact(file: Path) -> bool:

@@ -15,6 +15,7 @@ class Metric:
         definition: what it is.
         measured: how.
         digits: behind the point, in tables.
+        share: whether it lies between 0 and 1.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Metric:
     definition: str
     measured: str
     digits: int = 3
+    share: bool = False
 
     @property
     def label(self) -> str:
@@ -62,13 +64,13 @@ LOGGED = (
         "previous_token", "previous-token score", "",
         "the attention that a token gives to the token before it (previous-token head, Olsson et al. 2022)",
         "mean over the second half of fixed validation windows, of the head with most; uniform attention over n tokens "
-        "scores 1/n", 2,
+        "scores 1/n", 2, True,
     ),
     Metric(
         "induction", "induction score", "",
         "the attention that a token gives to the token that followed its earlier occurrence (prefix matching, Olsson "
         "et al. 2022)",
-        "mean over the second half of random sequences that repeat themselves once, of the head with most",
+        "mean over the second half of random sequences that repeat themselves once, of the head with most", 3, True,
     ),
     Metric(
         "position_share", "share of the position encoding", "",

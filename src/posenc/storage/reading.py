@@ -59,6 +59,25 @@ def read_mapping(file: Path) -> dict[str, Any]:
     return held
 
 
+def check_types(file: Path, held: Any, kind: Any) -> None:
+    """Check what was read from a file.
+
+    Args:
+        held: plain data.
+        kind: its type, such as a TypedDict; keys beside its own are let be.
+
+    Raises:
+        UserError: naming the first key that is missing, or holds something else.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        TypeAdapter(kind).validate_python(held)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"])) or "its content"
+        raise UserError(f"{file} cannot be read: {where} is missing, or not what this program writes") from error
+
+
 def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
     text = read_text(file)
     try:

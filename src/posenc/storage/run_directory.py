@@ -9,14 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required
 
+from annotated_types import Ge, Lt
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
+from posenc.bounds import NonNegative, Positive
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write, clear_partial
-from posenc.storage.reading import read_mapping, read_text
+from posenc.storage.reading import check_types, read_mapping, read_text
 
 HOLDER = "holder.txt"
 """In a run's directory while it is trained: by whom."""
@@ -131,6 +134,28 @@ def begun(cfg: DictConfig) -> Path | None:
     return None
 
 
+class _Summary(TypedDict, total=False):
+    """What is read of a summary; earlier versions of this program wrote less, and all write more."""
+
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
+    val_loss: Required[Positive]
+    seconds: Required[NonNegative]
+    tokens_per_s: Required[NonNegative]
+    parameters: Required[Annotated[int, Ge(0), Lt(2**63)]]
+    bits_per_byte: float
+    bigram_loss: float | None
+    unigram_loss: float | None
+    val_loss_se: float
+    mfu: float
+    peak_memory: float
+    time: dict[str, float]
+    versions: dict[str, str]
+    hardware: str
+    precision: str
+    commit: str | None
+    date: str
+
+
 def read_summary(file: Path) -> dict[str, Any]:
     """What a run wrote at its end.
 
@@ -138,9 +163,7 @@ def read_summary(file: Path) -> dict[str, Any]:
         UserError: if it is damaged, or not written by this program.
     """
     summary = read_mapping(file)
-    for name in ("val_loss", "seconds", "tokens_per_s", "parameters"):
-        if not isinstance(summary.get(name), int | float):
-            raise UserError(f"{file} cannot be read: it has no number for {name}")
+    check_types(file, summary, _Summary)
     return summary
 
 

@@ -39,7 +39,8 @@ class TensorBoard(Logger):
         if self._writer is None:
             self._writer = self._class(self.directory.path / "tensorboard", purge_step=step)
         for name, value in to_wandb(metrics).items():
-            self._writer.add_scalar(name, value, step)
+            if name != "step":
+                self._writer.add_scalar(name, value, step)
 
     def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
         """Hand over the sample."""

@@ -1,0 +1,28 @@
+"""Build the explorable page from committed results: `posenc explore`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from posenc.config.command_line import Arguments, one_sentence_errors
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = Arguments(prog="posenc explore", description=__doc__)
+    parser.add_argument("--results", type=Path, default=Path("results"), help="has the curves; default: %(default)s")
+    parser.add_argument("--out", type=Path, default=Path("docs/explore.html"), help="default: %(default)s")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    with one_sentence_errors(arguments):
+        given = parser.parse_args(arguments)
+        from posenc.config.files import CONF
+        from posenc.report.explore import html
+        from posenc.storage.atomic import atomic_write, check_writable
+
+        check_writable(f"--out={given.out}", given.out.parent)
+        atomic_write(given.out, html(given.results, CONF))
+        print(f"Page: {given.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Run directories as they are read back: a stranger's, or damaged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posenc.analysis.runs import read_folder
+
+CONFIG = "choices: {pos: rope}\nseed: 0\nsteps: 20\n"
+METRICS = "step,tokens,seconds,val_loss\n10,100,1.0,4.0\n20,200,2.0,3.0\n"
+SUMMARY = {"val_loss": 3.0, "seconds": 2.0, "tokens_per_s": 100, "parameters": 5}
+
+
+def write(folder: Path, **changed: str) -> Path:
+    """A sweep of one run, and of a second with other files."""
+    files = {"config.yaml": CONFIG, "metrics.csv": METRICS, "summary.json": json.dumps(SUMMARY)}
+    names = {"config": "config.yaml", "metrics": "metrics.csv", "summary": "summary.json", "heads": "attention.csv"}
+    given = {names[name]: content for name, content in changed.items()}
+    for run, held in (("seed0-a", files), ("seed1-b", {**files, **given})):
+        (folder / "rope" / run).mkdir(parents=True)
+        for name, content in held.items():
+            (folder / "rope" / run / name).write_text(content)
+    return folder
+
+
+def test_what_this_program_writes_is_read_without_a_word(tmp_path):
+    sweep = read_folder(write(tmp_path))
+    assert (len(sweep.runs), sweep.notices) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("changed", "notice"),
+    [
+        ({"summary": json.dumps({**SUMMARY, "versions": "torch"})}, "versions is missing, or not what this program"),
+        ({"summary": json.dumps({**SUMMARY, "bits_per_byte": None})}, "bits_per_byte is missing, or not what"),
+        ({"summary": json.dumps({**SUMMARY, "parameters": 10**400})}, "parameters is missing, or not what"),
+        ({"summary": json.dumps({**SUMMARY, "val_loss": 0})}, "val_loss is missing, or not what"),
+        ({"config": CONFIG.replace("rope", '"a\\x1b[2J"')}, "must be a plain folder name"),
+        ({"metrics": METRICS + "20,300,3.0,2.0\n"}, "step do not grow from validation to validation"),
+        ({"metrics": METRICS.replace("tokens", "tokenz")}, "tokens do not grow from validation to validation"),
+        ({"metrics": METRICS.replace("3.0\n", "1e308\n")}, "the validation loss is 1e+308 from step 20 on"),
+        ({"heads": "step,layer,head,induction\n10,nan,0,0.5\n"}, "a row has no layer, or no head"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_the_other_runs_are_compared(changed, notice, tmp_path):
+    sweep = read_folder(write(tmp_path, **changed))
+    (told,) = sweep.notices
+    assert notice in told
+    assert [run.source for run in sweep.runs] == [str(tmp_path / "rope" / "seed0-a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "notice"),
+    [
+        ("search.json", '[{"pos": ["rope"], "best": true, "val_loss": 1.0}]', "0.pos is missing, or not what"),
+        ("search.json", '[{"pos": "rope", "best": false}]', "0.val_loss is missing, or not what"),
+        ("search.json", "5", "its content is missing, or not what"),
+        ("multirun.yaml", "hydra: {overrides: {task: null}}", "1 is missing, or not what"),
+        ("failed_jobs.jsonl", "\x00" * 2**21, "bytes, where"),
+    ],
+)
+def test_a_sweep_s_own_file_that_cannot_be_read_is_one_notice(name, content, notice, tmp_path):
+    (write(tmp_path) / name).write_text(content)
+    sweep = read_folder(tmp_path)
+    (told,) = sweep.notices
+    assert f"{name} cannot be read" in told
+    assert notice in told
+    assert len(sweep.runs) == 2

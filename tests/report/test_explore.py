@@ -1,0 +1,138 @@
+"""The explorable page: its mathematics beside our classes, and what it names, in a real headless Chromium."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc.commands.explore import main
+from posenc.config.files import CONF
+from posenc.positions import T5, Alibi, Kerple, Rotary, Sinusoidal, Truncated
+from posenc.report.explore import html
+from tests.conftest import ROOT
+from tests.report.pages import open_page, overprinted, phone
+
+DISTANCES = (0, 1, 7, 100, 255)
+
+
+AS_A_REPORT = "setting,scheme,seed,step,tokens,val_loss\n" + "".join(
+    f",{scheme},{seed},{step},{4096 * step},{3 - step / 100}\n"
+    for scheme in ("rope", "sinusoidal")
+    for seed in (0, 1, 2)
+    for step in (50, 100)
+)
+AS_A_STUDY = "corpus,setting,pos,seed,tokens,lr,scale,base,at_tokens,val_loss\n" + "".join(
+    f"kjv,{arm},{4096 * step},{2.5 - step / 200}\n"
+    for arm in (
+        "backbone,rope,0,819200,0.003,,500",
+        "pos.fraction=0.125,rope_partial,0,819200,0.003,,10000",
+        "intervention=smear,none,0,819200,0.003,,",
+        "backbone,sinusoidal,0,819200,0.003,0.2,10000",
+    )
+    for step in (100, 200)
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    """Of two made-up experiments."""
+    results = tmp_path_factory.mktemp("results")
+    for name, table in (("kjv-tiny-cpu/amplitude", AS_A_REPORT), ("why", AS_A_STUDY)):
+        (results / name).mkdir(parents=True)
+        (results / name / "curves.csv").write_text(table)
+    main(["--results", str(results), "--out", str(results / "explore.html")])
+    return results / "explore.html"
+
+
+def test_the_page_computes_what_our_classes_compute(browser, page):
+    open_page(browser, page)
+    q, k = torch.randn(2, 32, generator=torch.Generator().manual_seed(0)).double()
+    t5, kerple = T5(1, buckets=20, max_distance=90, head_dim=32), Kerple(1)
+    at = torch.tensor([255 - distance for distance in DISTANCES] + [255])
+    rotary = {
+        "Rotary": (Rotary(32, 500.0, fraction=0.5), {"base": 500, "fraction": 0.5}),
+        "Truncated": (Truncated(32, 10_000.0, kept=0.25), {"base": 10_000, "kept": 0.25}),
+    }
+    biases = {
+        "Alibi": (Alibi(4), {"slope": 0.25}),
+        "T5": (t5, {"buckets": 20, "max_distance": 90, "spread": 1}),
+        "Kerple": (kerple, {"r1": kerple.r1.item(), "r2": kerple.r2.item()}),
+    }
+    numbers = t5.table.weight[:, 0].tolist()
+    script = """
+        const [q, k, distances, rotary, biases, numbers, tokens] = arguments;
+        const of = (cases, what) => Object.fromEntries(Object.entries(cases).map(([name, settings]) =>
+            [name, distances.map((distance) => what(SCHEMES[name], distance, settings))]));
+        return {
+            ...of(rotary, (scheme, distance, settings) => scheme.product(q, k, distance, settings)),
+            ...of(biases, (scheme, distance, settings) => scheme.bias(distance, settings, 32, numbers)),
+            Sinusoidal: distances.map((at) => SCHEMES.Sinusoidal.embed(tokens, at, {base: 700, scale: 0.3})),
+            Falls: LOGITS.byDistance(SCHEMES.Alibi, {slope: 0.1}, 0.5, 1).y,
+        };"""
+    settings = [{name: own for name, (_, own) in cases.items()} for cases in (rotary, biases)]
+    found = browser.execute_script(script, q.tolist(), k.tolist(), DISTANCES, *settings, numbers, [0.5] * 8)
+    for name, (scheme, _) in rotary.items():
+        queries, keys = scheme.rotate(q.float().expand(6, -1), k.float().expand(6, -1), at)
+        assert found[name] == pytest.approx((queries[-1] @ keys[:-1].T).tolist(), abs=1e-4), name
+    for name, (bias, _) in biases.items():
+        logits = bias.bias(at)
+        assert logits is not None
+        assert found[name] == pytest.approx(logits[0, -1, :-1].tolist(), abs=1e-4), name
+    expected = Sinusoidal(8, 700.0, scale=0.3).embed(torch.full((5, 8), 0.5), torch.tensor(DISTANCES))
+    assert torch.allclose(torch.tensor(found["Sinusoidal"]), expected, atol=1e-5)
+    assert found["Falls"][0] - found["Falls"][200] == pytest.approx(20)
+
+
+def test_the_nearest_measured_setting_is_named(browser, page):
+    open_page(browser, page)
+
+    def choose(scheme: str, **sliders: int) -> str:
+        browser.execute_script(
+            """const form = document.getElementById("controls");
+            document.getElementById("scheme").value = arguments[0];
+            for (const [name, value] of Object.entries(arguments[1])) form.elements[name].value = value;
+            form.dispatchEvent(new Event("input"));""",
+            scheme, sliders,
+        )  # fmt: skip
+        return browser.find_element("id", "named").text
+
+    amplitude = "3 seeds (0, 1, 2); 100 steps; results/kjv-tiny-cpu/amplitude."
+    assert choose("Rotary") == f"Measured: rope, base 10,000, fraction 1; {amplitude}"
+    assert "base 500, fraction 1; kjv, learning rate 0.003; seed 0; 200 steps; results/why" in choose(
+        "Rotary", base=300
+    )
+    assert "rope_partial, base 10,000, fraction 0.125" in choose("Rotary", base=650, fraction=0)
+    assert choose("Sinusoidal") == f"Measured: sinusoidal, base 10,000, amplitude 0.1; {amplitude}"
+    assert "amplitude 0.2" in choose("Sinusoidal", scale=700)
+    assert choose("PositionScheme") == choose("Kerple") == "There is no curve of this scheme in results/ yet."
+    shown = browser.find_elements("css selector", "[data-control]:not([hidden])")
+    assert [slider.get_attribute("data-control") for slider in shown] == ["likeness", "r1", "r2"]
+
+
+def test_it_works_from_the_keyboard_and_on_a_phone_in_the_dark(browser, page):
+    from selenium.webdriver.common.keys import Keys
+
+    open_page(browser, page)
+    with phone(browser, "dark"):
+        line = "return document.querySelector('#logits .line').getAttribute('d')"
+        before = browser.execute_script(line)
+        browser.find_element("name", "base").send_keys(Keys.ARROW_LEFT * 3)
+        assert browser.execute_script(line) != before
+        browser.find_element("css selector", "#logits svg[tabindex]").send_keys(Keys.ARROW_RIGHT)
+        assert browser.find_element("css selector", "#logits .values").text.startswith("distance, tokens 0: rope ")
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert overprinted(browser) == []
+        fields = browser.find_elements("css selector", "select, input, button, svg[role]")
+        assert [
+            one.get_attribute("outerHTML") for one in fields if one.is_displayed() and not one.accessible_name
+        ] == []
+
+
+def test_the_committed_page_is_small_and_has_the_code_of_today():
+    committed = (ROOT / "docs" / "explore.html").read_text()
+    assert len(committed) < 500_000
+
+    def without_data(text: str) -> list[str]:
+        return [line for line in text.splitlines() if 'id="data"' not in line]
+
+    assert without_data(committed) == without_data(html(ROOT / "results", CONF))
