@@ -55,7 +55,7 @@ PARTS = (
     Part("loop", 120, "1.0x a bare loop",
          ("benchmarks/loop.py logger=csv", "benchmarks/loop.py logger=csv trainer.cuda_graphs=true"),
          (f"benchmarks/loop.py {TOY} logger=csv --steps 10 --rounds 2",)),
-    Part("start", 60, "first step in a few seconds", ("benchmarks/start.py --loggers csv --rounds 3",),
+    Part("start", 60, "first step in a few seconds", ("benchmarks/start.py --loggers csv --rounds 2",),
          (f"benchmarks/start.py {TOY} --loggers csv --rounds 1",)),
     Part("comparison", 400, "RoPE, the tuned sinusoid, learned and ALiBi at 25M, 52M bytes of Wikipedia",
          (f"{TRAIN} {SMALL} pos=sinusoidal pos.scale=0.1", f"{TRAIN} -m {SMALL} pos=rope,learned,alibi seed=0"),

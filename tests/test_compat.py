@@ -57,3 +57,10 @@ def test_wandb_s_service_is_the_process_that_it_started(tmp_path):
     """
     pytest.importorskip("wandb")
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
+
+
+def test_shapes_alone_need_no_autocast_and_tensors_are_kept_out_of_it():
+    with compat.without_autocast(torch.zeros(1, device="meta")):
+        pass
+    with torch.autocast("cpu", torch.bfloat16), compat.without_autocast(torch.zeros(1)):
+        assert (torch.ones(1, 1) @ torch.ones(1, 1)).dtype == torch.float32

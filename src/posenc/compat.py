@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
     import subprocess
+    from contextlib import AbstractContextManager
 
     from lightning.pytorch import Trainer
     from torch import Tensor
@@ -25,6 +26,15 @@ def without_sigterm_broadcast(trainer: "Trainer") -> None:
 def import_dynamo() -> None:
     """torch 2.13: an optimiser imports it at its first step, which would count as training."""
     import torch._dynamo  # noqa: F401
+
+
+def without_autocast(like: "Tensor") -> "AbstractContextManager[object]":
+    """Products in float32, on the device of a tensor. torch 2.11 knows no autocast of shapes alone, and refuses it."""
+    from contextlib import nullcontext
+
+    import torch
+
+    return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
 
 
 def softmax_backward(gradient: "Tensor", probs: "Tensor") -> "Tensor":

@@ -1,6 +1,5 @@
 """Attention whose cost grows with the length and not with its square, and which RoPE can still rotate."""
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from posenc.bounds import PositiveInt
+from posenc.compat import without_autocast
 from posenc.model.attention import PositionContext, repeat_kv
 
 LARGEST = 60.0
@@ -125,7 +125,7 @@ class Linear(nn.Module):
         return self._mixed(q, k, v, context, causal)
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
-        with _without_autocast(q):
+        with without_autocast(q):
             q, k, rotated_q, rotated_k = self._features(q, k, context)
             values = repeat_kv(v, q).float()
             if causal:
@@ -141,7 +141,7 @@ class Linear(nn.Module):
 
     def matrix(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """The quadratic form: what each value is multiplied by, (B, H, T, T)."""
-        with _without_autocast(q):
+        with without_autocast(q):
             q, k, rotated_q, rotated_k = self._features(q, k, context)
             above, below = rotated_q @ rotated_k.mT, q @ k.mT
             if causal:
@@ -156,11 +156,6 @@ class Linear(nn.Module):
         rotated = context.scheme.rotate(pieces[0], pieces[1], context.positions)
         rotated_q, rotated_k = (x.unflatten(1, (heads, -1)).transpose(2, 3).flatten(-2) for x in rotated)
         return q, k, rotated_q, rotated_k
-
-
-def _without_autocast(x: Tensor) -> AbstractContextManager:
-    """Products in float32. Tensors that are shapes alone know no autocast."""
-    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
 
 
 def prefix_sums(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posenc.bounds import Positive, PositiveInt
+from posenc.compat import without_autocast
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 from posenc.positions.tables import ExactTable
 
@@ -187,6 +188,6 @@ class Fire(PositionScheme):
         longest = torch.maximum(self.log_threshold.float().exp(), positions.float())
         c = self.c.float().abs()
         distance = torch.log1p(c * _offsets(positions).clamp(min=0)) / torch.log1p(c * longest)[:, None]
-        with torch.autocast(positions.device.type, enabled=False):
+        with without_autocast(positions):
             inner = F.linear(distance[..., None], self.inner.weight.float(), self.inner.bias.float()).relu()
             return F.linear(inner, self.outer.weight.float(), self.outer.bias.float()).permute(2, 0, 1)
