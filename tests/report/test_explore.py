@@ -24,6 +24,7 @@ AS_A_REPORT = "setting,scheme,seed,step,tokens,val_loss\n" + "".join(
 AS_A_STUDY = "corpus,setting,pos,seed,tokens,lr,scale,base,at_tokens,val_loss\n" + "".join(
     f"kjv,{arm},{4096 * step},{2.5 - step / 200}\n"
     for arm in (
+        "backbone,rope,0,819200,0.003,,10000",  # as near as the other experiment's, which has more seeds
         "backbone,rope,0,819200,0.003,,500",
         "pos.fraction=0.125,rope_partial,0,819200,0.003,,10000",
         "intervention=smear,none,0,819200,0.003,,",
