@@ -59,7 +59,7 @@ const drawChart = (() => {
 
   function drawAxes(svg, spec, x, y, { left, right, top, bottom, width, height }) {
     let free = 0;
-    for (const value of ticks(spec.x, x, Math.max(3, width / 90)).sort((one, other) => x.place(one) - x.place(other))) {
+    for (const value of ticks(spec.x, x, Math.max(5, width / 90)).sort((one, other) => x.place(one) - x.place(other))) {
       const at = x.place(value), text = shown(value, spec.x.suffix), half = 4 * text.length;
       add(svg, "line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom });
       if (at - half < free) continue;
