@@ -8,7 +8,10 @@ import lzma
 import os
 import socket
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
+
+import torch
 
 from tests.config.wrong_input import Wrong
 
@@ -84,7 +87,7 @@ WRONG_CHOICES = [
     train("optim=sgd", "optim=sgd is not a choice"),
     train("trainer=tpu", "trainer=tpu is not a choice"),
     train("trainer=5", "trainer=5 is not a choice"),
-    train("logger=tensorboard", "logger=tensorboard is not a choice"),
+    train("logger=mlflow", "logger=mlflow is not a choice"),
     train("experiment=kjv", "experiment=kjv is not a choice; did you mean experiment=kjv_tiny"),
     train("experiment=../config", "experiment=../config is not a choice"),
     train("hydra/launcher=slrm", "hydra/launcher=slrm is not a choice"),
@@ -358,10 +361,14 @@ tokenizer: {_target_: posenc.data.tokenizers.Bytes}
 """
 """What a stranger's run might be made of."""
 
+CHECKPOINT = "run/checkpoints/step-000000010.ckpt"
+
 
 def run_of(configuration: str) -> dict[str, bytes]:
-    """A run directory, as files."""
-    return {"run/config.yaml": configuration.encode(), "run/checkpoints/step-000000010.ckpt": b"no weights"}
+    """A run directory, as files; its checkpoint has the weights of a layer of width 8."""
+    checkpoint = BytesIO()
+    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(8)}}, checkpoint)
+    return {"run/config.yaml": configuration.encode(), CHECKPOINT: checkpoint.getvalue()}
 
 
 def stranger(changed: str, to: str, sentence: str) -> Wrong:
@@ -383,7 +390,11 @@ OTHER_COMMANDS = [
     other("posenc.sample", "the following arguments are required: run"),
     other("posenc.sample {here}", "is not a run directory: it has no config.yaml"),
     other("posenc.sample {here}/run", "has no checkpoint", {"run/config.yaml": b""}),
-    other("posenc.sample {here}/run", "step-000000010.ckpt holds more than tensors and plain data", RUN),
+    other(
+        "posenc.sample {here}/run",
+        "step-000000010.ckpt holds more than tensors and plain data",
+        {**RUN, CHECKPOINT: b"no weights"},
+    ),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"{"}),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"\xff"}),
     other(
@@ -412,7 +423,7 @@ OTHER_COMMANDS = [
     ),
     stranger("layers: 1,", "", "model.layers is missing"),
     stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
-    stranger("width: 8", f"width: {10**9}", "need at least"),
+    stranger("width: 8", f"width: {10**9}", "is of another model than config.yaml describes"),
     stranger("seed: 0", "seed: zero", "seed must be a whole number"),
     stranger(
         "posenc.data.tokenizers.Bytes",

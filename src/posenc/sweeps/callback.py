@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,8 @@ class Comparison(Callback):
         trained = sum(file.stat().st_mtime > self.begun for file in summaries)
         left = (runs - number) * (time.time() - self.begun) / max(trained, 1)
         say = f", about {max(1, round(left / 60))} min left" if trained else ""
-        print(f"Run {number + 1} of {runs}{say}", flush=True)
+        with suppress(BrokenPipeError):  # Hydra would warn of it; the run ends of it, and says so
+            print(f"Run {number + 1} of {runs}{say}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         from posenc.config.command_line import one_sentence_errors
