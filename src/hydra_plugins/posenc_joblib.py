@@ -19,7 +19,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from posenc.compat import basic_launcher
-from posenc.config.command_line import print_anywhere
+from posenc.config.command_line import replace_unencodable
 from posenc.config.compose import register_resolvers
 from posenc.distributed.launch import end_with_parent
 from posenc.errors import Stopped, UserError
@@ -109,7 +109,7 @@ class Processes(BasicLauncher):
 def _begin(threads: int) -> None:
     """In a new process, before it imports torch."""
     end_with_parent(signal.SIGTERM)
-    print_anywhere()
+    replace_unencodable()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc.analysis.comparison import Panel, compare
 from posenc.analysis.runs import Run, Sweep
-from posenc.storage.lengths_file import TIMES, AtLength, Lengths
+from posenc.storage.lengths_file import TIMES, LengthResult, Lengths
 
 FIXED = {"model": "tiny", "model.layers": 4, "model.width": 128, "context": 256, "steps": 300, "optim.lr": 0.003}
 
@@ -43,14 +43,14 @@ def run(
 def with_lengths(one: Run, slope: float, rows: int | None = None) -> Run:
     """The run evaluated in longer windows: about 2 bits a byte at 256 tokens, `slope` more a doubling, up to `rows`."""
 
-    def entry(times: float) -> AtLength:
+    def entry(times: float) -> LengthResult:
         length = round(256 * times)
         if rows is not None and length > rows:
-            return AtLength(times, length, no_entry=f"it can place only {rows} positions")
+            return LengthResult(times, length, no_entry=f"it can place only {rows} positions")
         bits = 1.9 + one.seed / 10 + slope * math.log2(times)
         nats = bits * math.log(2)
         edges = (0, 1, 4, 16, 64, 256, *range(320, length, 64), length) if length > 256 else (0, 1, 4, 16, 64, length)
-        return AtLength(times, length, 8, nats, bits, edges, tuple(nats + 1 / (1 + edge) for edge in edges[:-1]))
+        return LengthResult(times, length, 8, nats, bits, edges, tuple(nats + 1 / (1 + edge) for edge in edges[:-1]))
 
     return replace(one, lengths=Lengths(one.source, "0f", 256, 1.4, tuple(map(entry, TIMES))))
 

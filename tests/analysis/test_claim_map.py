@@ -76,7 +76,7 @@ def vars_of(run):
 
 
 def test_two_settings_of_one_budget_are_refused():
-    with pytest.raises(UserError, match="rope, seed 0, 1,228,800 tokens stand twice"):
+    with pytest.raises(UserError, match="rope, seed 0, 1,228,800 tokens appear twice"):
         advantage([*backbone(), result("rope", UNIT, lr=0.006)], "rope", "sinusoidal")
 
 

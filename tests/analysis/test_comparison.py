@@ -125,7 +125,7 @@ def test_a_scheme_that_died_early_does_not_cut_the_others_short():
     (panel,) = panels(sweep(*pair().runs, *dead))
     assert (panel.budget, panel.provisional) == (300, False)
     assert arm(panel, "rope").verdict == "faster"
-    assert "none is not compared before one of its runs is finished" in panel.notices
+    assert "none is not compared until one of its runs is finished" in panel.notices
 
 
 def test_a_scheme_that_was_not_treated_alike_does_not_cut_the_others_short():
@@ -147,7 +147,7 @@ def test_a_stray_scheme_measured_only_after_the_others_ended_is_named_and_not_dr
 def test_a_seed_trained_twice_counts_once():
     (panel,) = panels(sweep(run("rope", 0), run("rope", 0, pace=3), run("sinusoidal", 0)))
     assert len(arm(panel, "rope").runs) == 1
-    assert "rope, seed 0 is there more than once; rope/0 is shown" in panel.notices
+    assert "rope, seed 0 exists more than once; rope/0 is used" in panel.notices
 
 
 def test_a_scheme_that_lost_runs_is_not_called_faster_for_the_rest_of_them():
@@ -176,7 +176,7 @@ def test_fewer_but_slower_steps_do_not_look_better_than_they_are():
 
 def test_a_verdict_about_a_loss_never_reached_says_where_the_number_is_taken():
     (panel,) = panels(pair(pace=0.5))
-    assert "rope is slower: it never gets there; to 2." in sentences.verdict(panel)
+    assert "rope is slower: it never reaches it; to 2." in sentences.verdict(panel)
     assert "times the steps" in sentences.verdict(panel)
 
 
@@ -211,13 +211,13 @@ def test_runs_that_were_not_treated_alike_are_not_compared_and_it_says_why(key, 
 
 def test_a_missing_baseline_is_named_with_what_there_is():
     (panel,) = panels(sweep(run("rope", 0), run("none", 0)))
-    assert "the baseline sinusoidal is missing (there are rope, none): no speed-up can be given" in panel.notices
+    assert "the baseline sinusoidal is missing (found rope, none): no speed-up can be computed" in panel.notices
     assert sentences.verdict(panel).startswith("Validation loss after 300 steps: ")
 
 
 def test_one_seed_gets_no_interval_and_no_verdict():
     (panel,) = panels(pair(seeds=1))
-    assert "one seed only: no verdict under 3" in panel.notices
+    assert "one seed only: no verdict with fewer than 3" in panel.notices
     assert arm(panel, "rope").verdict == "no verdict"
     assert "no verdict from 1 seed" in sentences.verdict(panel)
     assert "95 %" not in sentences.verdict(panel)
@@ -227,7 +227,7 @@ def test_two_seeds_give_figures_and_no_verdict():
     (panel,) = panels(pair(seeds=2))
     assert arm(panel, "rope").headline.in_steps.low is not None
     assert arm(panel, "rope").verdict == "no verdict"
-    assert "2 seeds only: no verdict under 3" in panel.notices
+    assert "2 seeds only: no verdict with fewer than 3" in panel.notices
     said = sentences.verdict(panel)
     assert "rope has a speed-up in steps of 2.00x (" in said
     assert said.endswith("no verdict from 2 seeds.")
@@ -247,7 +247,7 @@ def test_an_interval_of_more_than_a_factor_of_ten_is_not_printed_and_decides_not
 
 
 def test_a_baseline_asked_for_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(UserError, match=r"^--baseline=ropey is not a scheme of made-up; there are rope, sinusoidal$"):
+    with pytest.raises(UserError, match=r"^--baseline=ropey is not a scheme of made-up; choose from rope, sinusoidal$"):
         compare(pair(), "ropey")
 
 
@@ -258,7 +258,7 @@ def test_a_busy_machine_s_seconds_are_not_compared():
 
 def test_runs_that_share_no_seed_are_not_compared():
     (panel,) = panels(sweep(run("rope", 1), run("sinusoidal", 0)))
-    assert "rope and sinusoidal share no seed: no speed-up can be given" in panel.notices
+    assert "rope and sinusoidal share no seed: no speed-up can be computed" in panel.notices
 
 
 def test_runs_still_going_are_compared_as_far_as_all_have_come():

@@ -36,7 +36,7 @@ def test_bits_are_means_over_seeds_and_changes_are_paired():
 def test_what_has_no_entry_is_never_a_number():
     learned = row("learned")
     assert list(learned.bits) == list(learned.change) == [1.0]
-    gap = "No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions"
+    gap = "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions"
     assert sentences.gaps(longer()) == [gap]
     assert list(learned.by_length.x) == [1.0]
     assert max(learned.by_position.x) < 256
@@ -53,8 +53,8 @@ def test_what_has_no_entry_is_never_a_number():
 )
 def test_the_sentence_follows_from_the_interval(slopes, change):
     said = sentences.extrapolation(longer(slopes=slopes))
-    without = "learned has no entry (it can place only 256 positions)."
-    assert said == f"In windows of 512 tokens, twice those trained at, a byte costs {change}; {without}"
+    without = "learned was not evaluated (it can place only 256 positions)."
+    assert said == f"In windows of 512 tokens, twice the training length, a byte costs {change}; {without}"
 
 
 def test_a_panel_that_was_not_evaluated_has_nothing_to_show(tmp_path):

@@ -73,9 +73,9 @@ def test_runs_that_go_on_stand_beside_none():
 
 def test_the_page_and_the_terminal_show_it(capsys):
     comparison = compare(both(MASKED))
-    assert "Beside the paper" in page.html(comparison)
+    assert "Comparison with the paper" in page.html(comparison)
     terminal.show(comparison)
     shown = capsys.readouterr().out
-    assert "Beside the paper (Su et al. 2021, figure 3, left)" in shown
+    assert "Comparison with the paper (Su et al. 2021, figure 3, left)" in shown
     assert "1.58x" in shown
-    assert "Beside the paper" not in page.html(compare(pair()))
+    assert "Comparison with the paper" not in page.html(compare(pair()))

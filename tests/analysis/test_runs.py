@@ -32,15 +32,15 @@ def test_what_this_program_writes_is_read_without_a_word(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "notice"),
     [
-        ({"summary": json.dumps({**SUMMARY, "versions": "torch"})}, "versions is missing, or not what this program"),
-        ({"summary": json.dumps({**SUMMARY, "bits_per_byte": None})}, "bits_per_byte is missing, or not what"),
-        ({"summary": json.dumps({**SUMMARY, "parameters": 10**400})}, "parameters is missing, or not what"),
-        ({"summary": json.dumps({**SUMMARY, "val_loss": 0})}, "val_loss is missing, or not what"),
+        ({"summary": json.dumps({**SUMMARY, "versions": "torch"})}, "versions is missing or invalid"),
+        ({"summary": json.dumps({**SUMMARY, "bits_per_byte": None})}, "bits_per_byte is missing or invalid"),
+        ({"summary": json.dumps({**SUMMARY, "parameters": 10**400})}, "parameters is missing or invalid"),
+        ({"summary": json.dumps({**SUMMARY, "val_loss": 0})}, "val_loss is missing or invalid"),
         ({"config": CONFIG.replace("rope", '"a\\x1b[2J"')}, "must be a plain folder name"),
-        ({"metrics": METRICS + "20,300,3.0,2.0\n"}, "step do not grow from validation to validation"),
-        ({"metrics": METRICS.replace("tokens", "tokenz")}, "tokens do not grow from validation to validation"),
+        ({"metrics": METRICS + "20,300,3.0,2.0\n"}, "step must increase from validation to validation"),
+        ({"metrics": METRICS.replace("tokens", "tokenz")}, "tokens must increase from validation to validation"),
         ({"metrics": METRICS.replace("3.0\n", "1e308\n")}, "the validation loss is 1e+308 from step 20 on"),
-        ({"heads": "step,layer,head,induction\n10,nan,0,0.5\n"}, "a row has no layer, or no head"),
+        ({"heads": "step,layer,head,induction\n10,nan,0,0.5\n"}, "a row has no layer or head"),
     ],
 )
 def test_what_does_not_fit_is_named_and_the_other_runs_are_compared(changed, notice, tmp_path):
@@ -53,10 +53,10 @@ def test_what_does_not_fit_is_named_and_the_other_runs_are_compared(changed, not
 @pytest.mark.parametrize(
     ("name", "content", "notice"),
     [
-        ("search.json", '[{"pos": ["rope"], "best": true, "val_loss": 1.0}]', "0.pos is missing, or not what"),
-        ("search.json", '[{"pos": "rope", "best": false}]', "0.val_loss is missing, or not what"),
-        ("search.json", "5", "its content is missing, or not what"),
-        ("multirun.yaml", "hydra: {overrides: {task: null}}", "1 is missing, or not what"),
+        ("search.json", '[{"pos": ["rope"], "best": true, "val_loss": 1.0}]', "0.pos is missing or invalid"),
+        ("search.json", '[{"pos": "rope", "best": false}]', "0.val_loss is missing or invalid"),
+        ("search.json", "5", "its content is missing or invalid"),
+        ("multirun.yaml", "hydra: {overrides: {task: null}}", "1 is missing or invalid"),
         ("failed_jobs.jsonl", "\x00" * 2**21, "bytes, where"),
     ],
 )

@@ -96,10 +96,10 @@ def test_the_table_has_a_row_a_scheme_and_fits_80_columns(evaluated):
     assert max(map(len, printed[printed.index("Bits per byte") :].splitlines())) <= 80
     assert re.search(r"rope +1 +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3}", printed)
     assert re.search(r"learned +1 +\d\.\d{3} +– +– +– +– +–", printed)
-    assert "No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 16 positions." in " ".join(
+    assert "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 16 positions." in " ".join(
         printed.split()
     )
-    assert "In windows of 32 tokens, twice those trained at, a byte costs" in printed
+    assert "In windows of 32 tokens, twice the training length, a byte costs" in printed
 
 
 def test_a_second_call_evaluates_nothing_and_prints_the_same_table(evaluated, again):
@@ -133,7 +133,7 @@ def test_a_file_that_is_damaged_or_of_another_run_is_not_trusted(again):
     shutil.copy(run(again, "learned") / "lengths.json", run(again, "none") / "lengths.json")
     told = " ".join(report(again).stdout.split())
     assert "lengths.json cannot be read: " in told
-    assert "lengths.json cannot be used: it is of learned/seed0-" in told
+    assert "lengths.json cannot be used: it belongs to learned/seed0-" in told
     result = extrapolate(again)
     assert result.returncode == 0
     assert result.stderr.count("the run is evaluated again") == 2
@@ -220,7 +220,7 @@ def test_the_report_shows_longer_windows_where_there_are_any(evaluated, folder, 
         result = report(source, "--out", out, "--results", out / "kept")
         assert (result.returncode, result.stderr) == (0, "")
         page, readme = (out / "report.html").read_text(), (out / "kept" / "README.md").read_text()
-        for wanted in ("Beyond the training length", "In windows of 32 tokens, twice those trained at"):
+        for wanted in ("Beyond the training length", "In windows of 32 tokens, twice the training length"):
             assert (wanted in page) == there
         assert ("posenc.extrapolate" in readme) == there
         for file in ("lengths.png", "kept/lengths.png", "kept/lengths.csv", "kept/positions.csv"):

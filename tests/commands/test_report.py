@@ -75,7 +75,7 @@ def test_a_baseline_that_is_not_there_is_refused_and_nothing_overwritten(folder)
     before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     result = report(folder, "--baseline", "ropey", "--results", folder / "kept")
     assert result.returncode == 2
-    assert "--baseline=ropey is not a scheme of smoke; there are none, rope, sinusoidal" in result.stderr
+    assert "--baseline=ropey is not a scheme of smoke; choose from none, rope, sinusoidal" in result.stderr
     assert result.stderr.count("\n") == 1
     assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == before
     assert not (folder / "kept").exists()
@@ -112,7 +112,7 @@ def test_a_sweep_goes_on_after_a_failed_job_and_names_it_at_the_end(train, tmp_p
 def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
     result = train(*SWEEP[:-2], "pos=rope", "seed=0,1")
     assert (result.returncode, result.stderr) == (0, "")
-    assert "the baseline sinusoidal is missing (there are rope)" in result.stdout
+    assert "the baseline sinusoidal is missing (found rope)" in result.stdout
     assert re.search(
         r"Validation loss after 20 steps: rope \d\.\d{3} \(\d\.\d{3}–\d\.\d{3}\) \(2 seeds\)", result.stdout
     )
@@ -158,7 +158,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
     for run in compared:
         assert run.setting["optim.lr"] == best[run.scheme]["optim.lr"]
     assert "tuned comparison: each scheme at the optim.lr and pos.scale" in (folder / "report.html").read_text()
-    assert "The search before" in (folder / "report.html").read_text()
+    assert "Hyperparameter search" in (folder / "report.html").read_text()
 
 
 def test_the_search_s_seed_cannot_be_one_of_those_compared(train):
@@ -213,7 +213,7 @@ def damage_no_validation(folder: Path) -> None:
     [
         (damage_nan, "rope, seed 0: the validation loss is nan from step 20 on; left out"),
         (damage_half_a_row, "rope, seed 0 is not finished: step 10 of 20"),
-        (damage_words_for_numbers, "cannot be read: a cell holds no number, or a row no step; left out"),
+        (damage_words_for_numbers, "cannot be read: a cell is not a number, or a row has no step; left out"),
         (damage_no_validation, "has no validation yet; left out"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_server_with_a_fault_is_given_up_in_a_sentence(program, fault, server,
     server.fault = fault
     result = command(program, server, tmp_path, GROUP, "--timeout", "1")
     assert result.returncode == 2
-    assert "W&B has no answer about team/posenc: " in result.stderr
+    assert "the W&B request for team/posenc failed: " in result.stderr
     assert result.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
@@ -114,7 +114,7 @@ def test_a_missing_package_is_named(missing, tmp_path):
     environment = {**clean_environment(), "PYTHONPATH": str(ROOT / "src")}
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == 2
-    assert result.stderr == f"-c: {missing} is not installed, and team/posenc is on W&B's server\n"
+    assert result.stderr == f"-c: {missing} is not installed, which is needed to read team/posenc from W&B\n"
 
 
 def test_a_place_that_is_none_is_refused(server, tmp_path):

@@ -51,14 +51,14 @@ OTHER_COMMANDS = [
     other("posenc.sample {here}/run", "has no checkpoint", {"run/config.yaml": b""}),
     other(
         "posenc.sample {here}/run",
-        "step-000000010.ckpt holds more than tensors and plain data",
+        "step-000000010.ckpt contains more than tensors and plain data",
         {**RUN, CHECKPOINT: b"no weights"},
     ),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"{"}),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"\xff"}),
     other(
         "posenc.sample {here}/run",
-        "config.yaml cannot be read: it holds no mapping",
+        "config.yaml cannot be read: it is not a mapping",
         {**RUN, "run/config.yaml": b"[1]"},
     ),
     other("posenc.sample run --tokens=many", "argument --tokens: invalid int value: 'many'"),
@@ -83,7 +83,7 @@ OTHER_COMMANDS = [
     stranger("layers: 1,", "", "model.layers is missing"),
     stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
     stranger("width: 8", f"width: {10**9}", "is of another model than config.yaml describes"),
-    stranger("seed: 0", "seed: zero", "seed must be a whole number"),
+    stranger("seed: 0", "seed: zero", "seed must be an integer"),
     stranger(
         "posenc.data.tokenizers.Bytes",
         "posenc.data.tokenizers.BytePairs, vocab_size: 300",
@@ -94,7 +94,7 @@ OTHER_COMMANDS = [
     other("posenc.report", "the following arguments are required: source"),
     other("posenc.report {here}/nowhere", "no runs in"),
     other("posenc.report {here}/file", "no runs in", {"file": b""}),
-    other("posenc.report {here}", "no runs in {here}; there are {here}/runs", {"runs/rope/seed0-1/config.yaml": b""}),
+    other("posenc.report {here}", "no runs in {here}; found {here}/runs", {"runs/rope/seed0-1/config.yaml": b""}),
     other("posenc.report {here}", "can be read yet", {"rope/seed0-1/config.yaml": b"\xff"}),
     Wrong(
         ("{here}",),

@@ -21,7 +21,7 @@ NAMED = {
 @pytest.mark.parametrize(("group", "named"), sorted(NAMED))
 def test_what_the_files_name_is_in_its_room(group, named):
     assert callable(target(group, named))
-    assert named.startswith(GROUPS[group].room)
+    assert named.startswith(GROUPS[group].package)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posenc.config.overrides import refuse
+from posenc.config.overrides import check_arguments
 from posenc.errors import UserError
 
 CHOICES = {"pos": {"rope", "none"}, "hydra/launcher": {"joblib"}}
@@ -22,7 +22,7 @@ CHOICES = {"pos": {"rope", "none"}, "hydra/launcher": {"joblib"}}
     ],
 )
 def test_what_is_harmless_passes(arguments):
-    refuse(arguments, CHOICES)
+    check_arguments(arguments, CHOICES)
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_what_is_harmless_passes(arguments):
 )
 def test_what_calls_reads_or_writes_elsewhere_is_refused(argument):
     with pytest.raises(UserError):
-        refuse([argument], CHOICES)
+        check_arguments([argument], CHOICES)

@@ -86,10 +86,10 @@ def test_every_intervention_takes_a_training_step(intervention):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["pos=alibi", "pos.heads=3"], "pos.heads=3 must be 4, as the model has it"),
-        (["pos=t5", "pos.heads=3"], "pos.heads=3 must be 4, as the model has it"),
-        (["pos.head_dim=16"], "pos.head_dim=16 must be 32, as the model has it"),
-        (["attention=linear", "attention.head_dim=16"], "attention.head_dim=16 must be 32, as the model has it"),
+        (["pos=alibi", "pos.heads=3"], "pos.heads=3 must be 4, as in the model"),
+        (["pos=t5", "pos.heads=3"], "pos.heads=3 must be 4, as in the model"),
+        (["pos.head_dim=16"], "pos.head_dim=16 must be 32, as in the model"),
+        (["attention=linear", "attention.head_dim=16"], "attention.head_dim=16 must be 32, as in the model"),
     ],
 )
 def test_sizes_that_contradict_the_model_s_are_refused(arguments, sentence):

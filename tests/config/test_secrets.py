@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.config.secrets import hidden, refuse_secrets
+from posenc.config.secrets import check_no_secrets, redact
 from posenc.errors import UserError
 from tests.conftest import ROOT, clean_environment
 from tests.tracking.wandb_answers import KEY
@@ -35,7 +35,7 @@ HUB_KEY = "hf_" + "aB3" * 11
 )
 def test_a_secret_on_a_command_line_is_refused_and_not_shown(argument):
     with pytest.raises(UserError, match="looks like a secret") as refused:
-        refuse_secrets(["pos=rope", argument])
+        check_no_secrets(["pos=rope", argument])
     assert not any(secret in str(refused.value) for secret in (KEY, HUB_KEY, "hunter2"))
 
 
@@ -52,14 +52,14 @@ def test_a_secret_on_a_command_line_is_refused_and_not_shown(argument):
     ],
 )
 def test_what_only_sounds_like_one_is_let_through(argument):
-    refuse_secrets([argument])
+    check_no_secrets([argument])
 
 
 def test_the_value_of_a_secret_variable_is_hidden_wherever_it_stands(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "as-long-as-this")
-    assert hidden("cannot open as-long-as-this/file") == "cannot open ***/file"
+    assert redact("cannot open as-long-as-this/file") == "cannot open ***/file"
     with pytest.raises(UserError, match="^data.path looks like a secret"):
-        refuse_secrets(["data.path=as-long-as-this"])
+        check_no_secrets(["data.path=as-long-as-this"])
 
 
 @pytest.mark.parametrize("program", ["train.py", "-m posenc.report"])

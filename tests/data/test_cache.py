@@ -162,13 +162,13 @@ def test_a_full_disk_names_the_file_and_the_bytes(tmp_path):
     def read(_: Path) -> None:
         raise UserError("there is nothing")
 
-    with pytest.raises(RunError, match="tokens could not be written: it needs 10,000 bytes, and [0-9,]+ are free"):
+    with pytest.raises(RunError, match="tokens could not be written: it needs 10,000 bytes, but only [0-9,]+ are free"):
         built_once(tmp_path / "tokens", read, build, writer.needed)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_rest_of_a_text_that_takes_long_to_count_is_more_than_was_counted(monkeypatch):
-    monkeypatch.setattr("posenc.data.cache.MAX_BIGRAM_TOKENS", -1.0)
+    monkeypatch.setattr("posenc.data.cache.COUNTING_SECONDS", -1.0)
     writer = TokenWriter(np.dtype("uint16"), lambda: iter([]))
     writer.chunks = iter([IDS, IDS])
     assert writer.needed() == "more than 10,000 bytes"

@@ -158,7 +158,7 @@ class TestHub:
         ("a.parquet", b"PAR0", "a.parquet cannot be read"),
         ("a.txt.gz", b"not gzip", "a.txt.gz cannot be read"),
         ("a.txt.gz", gzip.compress(b"x" * 99, mtime=0)[:12] + b"\xff" * 20, "a.txt.gz cannot be read"),
-        ("a.jsonl", b'{"text": "\\ud800"}', "half a surrogate pair"),
+        ("a.jsonl", b'{"text": "\\ud800"}', "an unpaired surrogate"),
         ("a.txt.xz", lzma.compress(b"x" * 9999)[:-20], "a.txt.xz cannot be read"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_path_without_text_is_named(tmp_path):
             TextFiles(missing)
     with pytest.raises(UserError, match="nowhere.txt does not exist"):
         TextFiles(str(tmp_path / "nowhere.txt"))
-    with pytest.raises(UserError, match="holds no text: wanted .txt, .jsonl, .parquet"):
+    with pytest.raises(UserError, match="has no text files: expected .txt, .jsonl, .parquet"):
         TextFiles(str(tmp_path))
 
 
@@ -191,9 +191,9 @@ def test_the_shared_wikipedia_is_cut_as_its_readme_says():
 @pytest.mark.parametrize(
     ("content", "byte"),
     [
-        (b"plain\n" * 300_000 + "caf\xe9".encode("latin-1"), "its byte 1800003 is 0xe9"),
-        ("plain".encode("utf-16"), "its byte 0 is 0xff"),
-        ("plain".encode("utf-16-le"), "its byte 1 is 0x00"),
+        (b"plain\n" * 300_000 + "caf\xe9".encode("latin-1"), "byte 1800003 is 0xe9"),
+        ("plain".encode("utf-16"), "byte 0 is 0xff"),
+        ("plain".encode("utf-16-le"), "byte 1 is 0x00"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
@@ -236,7 +236,7 @@ def test_a_name_with_brackets_is_a_file_if_there_is_one(tmp_path):
 
 def test_a_file_packed_twice_is_refused(tmp_path):
     (tmp_path / "a.txt.gz.xz").write_bytes(lzma.compress(gzip.compress(b"text")))
-    with pytest.raises(UserError, match="a.txt.gz.xz holds no text"):
+    with pytest.raises(UserError, match="a.txt.gz.xz has no text files"):
         TextFiles(f"{tmp_path}/a.txt.gz.xz")
 
 

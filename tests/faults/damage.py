@@ -68,7 +68,7 @@ def is_not_run(whole: Toy, folder: Path, protocol: int) -> bool:
     else:
         torch.save({"state_dict": Trap(proof)}, place)
     told = victim.finish()
-    refused = told.returncode == 2 and "holds more than tensors and plain data" in told.stderr
+    refused = told.returncode == 2 and "contains more than tensors and plain data" in told.stderr
     return refused and told.stderr.count("\n") == 1 and not proof.exists()
 
 

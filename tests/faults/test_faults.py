@@ -135,7 +135,7 @@ def test_a_sweep_whose_output_nobody_reads_any_more_ends_and_no_job_has_failed(t
         process.stdout.close()
         said = process.stderr.read()
     assert process.returncode == 128 + signal.SIGPIPE
-    assert said == "train.py: nobody reads what is printed any more\n"
+    assert said == "train.py: stdout was closed (broken pipe)\n"
     assert not list(tmp_path.rglob("failed_jobs.jsonl"))
     assert len(list(tmp_path.rglob("config.yaml"))) <= 1
 

@@ -79,7 +79,7 @@ def test_every_place_of_a_window_is_masked_alike_often():
 
 
 def test_masks_are_a_function_of_text_seed_and_step_alone():
-    batches = Batches(TOKENS, seed=0, batch_size=8, window=32, draws=2)
+    batches = Batches(TOKENS, seed=0, batch_size=8, window=32, noise_per_token=2)
     assert torch.equal(batches.noise(3), Batches(TOKENS, 0, 8, 32, 2).noise(3))
     assert not torch.equal(batches.noise(3), batches.noise(4))
     assert not torch.equal(batches.noise(3), Batches(TOKENS, 1, 8, 32, 2).noise(3))

@@ -48,7 +48,7 @@ def test_a_headline_comes_first_then_the_sentence_and_what_others_found_is_apart
     headline = opened.find_element("tag name", "h1").text
     assert headline == "rope reaches sinusoidal's lowest loss in 2.01 times fewer steps"
     text = opened.find_element("css selector", "main").text
-    order = (headline, "Against sinusoidal's lowest loss", "The comparison", "What was run", "What others found")
+    order = (headline, "Against sinusoidal's lowest loss", "The comparison", "Setup", "Published results")
     assert sorted(order, key=text.index) == list(order)
     theirs = opened.find_element("css selector", ".published").text
     assert "Su et al. 2021" in theirs
@@ -68,7 +68,7 @@ def test_a_headline_has_at_most_15_words_whatever_came_out():
     said = {
         "rope is faster than sinusoidal in 2 of 2 settings": two,
         "No scheme is shown to need fewer steps than sinusoidal": slow,
-        "No verdict: fewer than 3 seeds of a scheme beside sinusoidal": pair(seeds=2),
+        "No verdict: no scheme shares 3 seeds with sinusoidal": pair(seeds=2),
         "rope ends at the lowest validation loss, 2.005 nats per token": sweep(run("rope", 0, pace=2.0)),
     }
     for headline, runs in said.items():
@@ -158,8 +158,8 @@ def test_longer_windows_are_drawn_and_told_for_the_schemes_that_were_evaluated(o
     assert "8x" in opened.find_element("id", "lengths-0").text
     text = opened.find_element("css selector", "main").text
     assert "a byte costs 0.200 bits more (-0.048 to +0.448, perhaps no change) with rope" in text
-    assert "No entry for learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions." in text
-    assert "learned has no entry (it can place only 256 positions)" in text
+    assert "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions." in text
+    assert "learned was not evaluated (it can place only 256 positions)" in text
     assert "– – – – –" in text  # learned past its table
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_numbers
-from posenc.storage.reading import MOST_BYTES, leaves, read_mapping, read_text
+from posenc.storage.reading import MAX_BYTES, leaves, read_mapping, read_text
 from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, read_summary
 
 
@@ -14,10 +14,10 @@ from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, read_summary
         ("config.yaml", b"a: &a [x, x]\nb: [*a, *a]\n", "it has aliases, or is nested too deeply"),
         ("config.yaml", b"[" * 100_000, "it has aliases, or is nested too deeply"),
         ("config.yaml", b"a: !!python/object/apply:os.system [true]", "could not determine a constructor"),
-        ("config.yaml", b"- a\n", "it holds no mapping"),
-        ("config.yaml", b"", "it holds no mapping"),
+        ("config.yaml", b"- a\n", "it is not a mapping"),
+        ("config.yaml", b"", "it is not a mapping"),
         ("config.yaml", b"\xff", "it is not UTF-8 text"),
-        ("config.yaml", b" " * (MOST_BYTES + 1), "it has 1,048,577 bytes, where 1,048,576 are allowed"),
+        ("config.yaml", b" " * (MAX_BYTES + 1), "1,048,577 bytes, at most 1,048,576 are allowed"),
         ("summary.json", b"[" * 100_000, "recursion"),
         ("summary.json", b"{", "Expecting"),
     ],
@@ -35,7 +35,7 @@ def test_an_interpolation_stays_the_text_that_it_is(tmp_path):
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "summary.json")
-    with pytest.raises(UserError, match="it is no plain file"):
+    with pytest.raises(UserError, match="it is not a regular file"):
         read_text(tmp_path / "summary.json")
 
 

@@ -255,7 +255,7 @@ def test_a_sweep_of_runs_with_several_ranks_notes_those_that_fail(train, tmp_pat
     ("arguments", "sentence"),
     [
         (("pos=rop",), "pos=rop is not a choice"),
-        (("trainer=cpu",), "2 ranks were started, and this trainer is for one"),
+        (("trainer=cpu",), "2 ranks were started, but this trainer uses one"),
         (("trainer=ddp", "batch_size=5"), "batch_size=5 must be a multiple of the 2 devices that share it"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

@@ -21,9 +21,9 @@ SHORT = (
 def test_a_paper_s_experiment_prints_our_ratio_beside_the_paper_s(experiment, figure, train, tmp_path):
     result = train("-m", f"experiment={experiment}", *SHORT, "pos=sinusoidal,rope", "seed=0")
     assert (result.returncode, result.stderr) == (0, "")
-    assert f"Beside the paper (Su et al. 2021, {figure})" in result.stdout
+    assert f"Comparison with the paper (Su et al. 2021, {figure})" in result.stdout
     page = (tmp_path / "runs" / experiment / "report.html").read_text()
-    assert "Beside the paper" in page
+    assert "Comparison with the paper" in page
 
 
 def test_an_encoder_fills_blanks_and_claims_no_bits_per_byte(train, tmp_path):
@@ -78,4 +78,4 @@ def test_the_families_are_a_panel_each_with_the_whole_in_one_table(train):
     assert (result.returncode, result.stderr) == (0, "")
     for family in ("olmo", "llama2", "palm"):
         assert f"After 20 steps, model/family={family}" in result.stdout
-    assert "Every setting: speed-up in steps over sinusoidal" in result.stdout
+    assert "All settings: speed-up in steps over sinusoidal" in result.stdout

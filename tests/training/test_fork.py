@@ -45,8 +45,8 @@ def test_a_cool_down_from_a_checkpoint_is_the_run_with_that_cool_down(stable, tm
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ((*COOLED, "seed=1"), "the checkpoint is of another configuration: seed=0 (here 1)"),
-        ((*COOLED, "optim.lr=0.004"), "the checkpoint is of another configuration: optim.lr=0.003 (here 0.004)"),
+        ((*COOLED, "seed=1"), "the checkpoint is from another configuration: seed=0 (here 1)"),
+        ((*COOLED, "optim.lr=0.004"), "the checkpoint is from another configuration: optim.lr=0.003 (here 0.004)"),
         (
             ("steps=30",),
             "its learning rate is this run's up to step 0, and it has no checkpoint that early",

@@ -33,7 +33,7 @@ def test_while_nothing_is_trained_a_signal_ends_the_process_at_once(signum, code
 
 def test_in_training_a_signal_waits_for_the_step_to_be_saved():
     with Signals() as taken:
-        taken.training()
+        taken.start_training()
         assert taken.received is None
         send(signal.SIGTERM)
         send(signal.SIGTERM)  # once is enough
@@ -45,7 +45,7 @@ def test_in_training_a_signal_waits_for_the_step_to_be_saved():
 def test_a_step_that_does_not_end_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     with Signals() as taken:
-        taken.training()
+        taken.start_training()
         send(signal.SIGTERM)
         with pytest.raises(Stopped, match="resumes from the last checkpoint"):
             time.sleep(30)
@@ -54,7 +54,7 @@ def test_a_step_that_does_not_end_is_not_waited_for(monkeypatch):
 def test_a_checkpoint_that_takes_long_is_waited_for(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     with Signals() as taken:
-        taken.training()
+        taken.start_training()
         send(signal.SIGTERM)
         with taken.deferred():
             time.sleep(0.2)
@@ -66,7 +66,7 @@ def test_who_waited_for_a_signal_before_is_told_when_the_step_is_saved(capsys):
     before = signal.signal(signal.SIGUSR1, lambda signum, _: told.append(signum))
     try:
         with Signals() as taken:
-            taken.training()
+            taken.start_training()
             send(signal.SIGUSR1)
             assert told == []
             with pytest.raises(Stopped):
@@ -85,7 +85,7 @@ from posenc.training import signals
 signals.LIMIT = 0.1
 signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(1), sys.exit(7)))
 with signals.Signals() as taken:
-    taken.training()
+    taken.start_training()
     os.kill(os.getpid(), signal.SIGUSR1)
     with taken.deferred():
         pass
@@ -97,7 +97,7 @@ with signals.Signals() as taken:
 def test_afterwards_signals_are_as_they_were():
     before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
     with Signals() as taken:
-        taken.training()
+        taken.start_training()
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == before
 
 
@@ -131,7 +131,7 @@ def test_a_library_that_keeps_python_waiting_is_not_waited_for():
 def test_a_signal_during_a_checkpoint_waits_for_it(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     with Signals() as taken:
-        taken.training()
+        taken.start_training()
         with taken.deferred():
             send(signal.SIGTERM)
             time.sleep(0.2)
@@ -141,11 +141,11 @@ def test_a_signal_during_a_checkpoint_waits_for_it(monkeypatch):
 
 def test_a_signal_during_the_last_checkpoint_is_granted_after_it():
     with Signals() as taken:
-        taken.training()
+        taken.start_training()
         with taken.deferred():
             send(signal.SIGTERM)
         with pytest.raises(Stopped, match="the last step is saved"):
-            taken.trained()
+            taken.end_training()
 
 
 def test_a_timer_of_somebody_else_s_goes_on_afterwards():
@@ -153,7 +153,7 @@ def test_a_timer_of_somebody_else_s_goes_on_afterwards():
     signal.setitimer(signal.ITIMER_REAL, 100)
     try:
         with Signals() as taken:
-            taken.training()
+            taken.start_training()
         assert 50 < signal.getitimer(signal.ITIMER_REAL)[0] <= 100
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,4 +1,4 @@
-"""An arm of a comparison: the runs of one scheme, and what they come to beside the baseline's."""
+"""An arm of a comparison: the runs of one scheme, and their speed-up over the baseline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,21 +12,21 @@ from posenc.analysis.runs import AXES, MEASURES, Run
 from posenc.storage.metrics import METRICS
 
 Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
-"""Two curves of one seed: the baseline's and a scheme's."""
+"""Two curves with the same seed: the baseline's and a scheme's."""
 
 LEVELS = 60
-"""Losses at which the speed-up is drawn."""
+"""Number of losses at which the speed-up is plotted."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """What a scheme needs to one of the baseline's losses.
+    """Steps and speed-up of a scheme to one of the baseline's losses.
 
     Attributes:
-        fraction: of the budget, at which the baseline has that loss.
-        level: the baseline's loss there, mean over seeds; each seed is held against its own.
+        fraction: of the budget, at which the baseline reaches that loss.
+        level: the baseline's loss there, mean over seeds; each seed is compared with its own.
         steps: to that loss.
-        in_steps, in_seconds: speed-up over the baseline; tokens go with the steps, since every batch is alike.
+        in_steps, in_seconds: speed-up over the baseline; in tokens it is that in steps, since batches are alike.
     """
 
     fraction: float
@@ -42,12 +42,12 @@ class Arm:
 
     Attributes:
         scheme: its name.
-        runs: one a seed, cut to the panel's budget.
-        thresholds: one for each of FRACTIONS; empty where there is nothing to compare with.
-        headline: at the last loss that both this scheme and the baseline reach; None where there is no baseline. For
-            a faster scheme it is the last of the thresholds; for a slower one it is still a number.
-        speed_ups: in steps over the baseline, against the loss; where every seed gets to. None for the baseline.
-        diverged: runs left out because their loss is NaN or infinite.
+        runs: one per seed, truncated to the panel's budget.
+        thresholds: one for each of FRACTIONS; empty without a baseline.
+        headline: at the lowest loss that both this scheme and the baseline reach; None without a baseline. For a faster
+            scheme it equals the last threshold; for a slower one it is still finite.
+        speed_ups: in steps over the baseline, by loss, as far as every seed reaches it. None for the baseline.
+        diverged: number of runs excluded because their loss is NaN or infinite.
     """
 
     scheme: str
@@ -64,8 +64,8 @@ class Arm:
 
     @cached_property
     def bits(self) -> Estimate | None:
-        """The last validation loss in bits per byte; None where a run has none: unfinished, or a masked model's."""
-        # A summary's bits are those of its last loss; a run cut short has as many more as its loss is higher.
+        """The last validation loss in bits per byte; None if a run has none (unfinished, or a masked model)."""
+        # The summary has the bits of its last loss; for a truncated run they are scaled with the loss.
         bits = [
             run.last_loss * run.summary["bits_per_byte"] / run.summary["val_loss"]
             for run in self.runs
@@ -75,7 +75,7 @@ class Arm:
 
     @property
     def parameters(self) -> int | None:
-        """Of the model; None while no run is finished."""
+        """The model's number of parameters; None while no run is finished."""
         return next((run.summary["parameters"] for run in self.runs if run.finished), None)
 
     @property
@@ -86,13 +86,12 @@ class Arm:
 
     @cached_property
     def bands(self) -> Mapping[str, Mapping[str, Band]]:
-        """Each of MEASURES over each of AXES: mean over the seeds at the steps that all have; a point that some seed
-        lacks is left out."""
+        """Each of MEASURES over each of AXES: mean over seeds at the steps that all seeds have."""
         return {measure: _over_axes(self.runs, measure) for measure in MEASURES}
 
     @property
     def verdict(self) -> Verdict | None:
-        """None where there is no baseline. A scheme that lost runs is not called faster for the rest of them."""
+        """None without a baseline. A scheme with diverged runs is not called faster because of the remaining ones."""
         if self.headline is None:
             return None
         verdict = convergence.verdict(self.headline.in_steps)
@@ -100,7 +99,7 @@ class Arm:
 
     @property
     def started(self) -> int:
-        """Runs, those that diverged too."""
+        """Number of runs, including diverged ones."""
         return len(self.runs) + self.diverged
 
 
@@ -116,8 +115,8 @@ def _over_axes(runs: Sequence[Run], measure: str) -> dict[str, Band]:
     return {axis: replace(over_steps, x=every.mean(0)[known]) for axis, every in axes.items()}
 
 
-def beside(scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget: int, diverged: int) -> Arm:
-    """An arm with its speed-up over the baseline's runs, as far as they share seeds."""
+def build_arm(scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget: int, diverged: int) -> Arm:
+    """An arm with its speed-up over the baseline, for the seeds that both have."""
     pairs = _pairs(runs, baseline)
     if not pairs:
         return Arm(scheme, tuple(runs), diverged=diverged)
@@ -135,7 +134,7 @@ def beside(scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget: in
 def thresholds(
     runs: Sequence[Run], baseline: Sequence[Run], budget: int, fractions: Sequence[float]
 ) -> list[Threshold]:
-    """At the baseline's loss after shares of the budget, each seed at its own."""
+    """Thresholds at the baseline's loss after fractions of the budget, seed by seed."""
     pairs = _pairs(runs, baseline)
     return [_threshold(fraction, _levels(pairs, 0, fraction * budget), pairs) for fraction in fractions]
 
@@ -168,7 +167,7 @@ def _threshold(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) 
 
 
 def _speed_ups(pairs: Sequence[Pair], baseline: Sequence[Run], budget: int) -> Band:
-    """At losses that are the same for every seed; an interval too wide to say something is not drawn."""
+    """Speed-up at losses that are the same for every seed; intervals that are too wide are dropped."""
     levels = _common_levels(baseline, budget)
     estimates = [_threshold(1.0, [level] * len(pairs), pairs).in_steps for level in levels]
     kept = [(level, e) for level, e in zip(levels, estimates, strict=True) if not e.missed]
@@ -177,7 +176,7 @@ def _speed_ups(pairs: Sequence[Pair], baseline: Sequence[Run], budget: int) -> B
 
 
 def _common_levels(baseline: Sequence[Run], budget: int) -> list[float]:
-    """The baseline's mean loss from a tenth of the budget on, down to the last level that all its seeds reach."""
+    """The baseline's mean loss from a tenth of the budget on, down to the lowest level that all its seeds reach."""
     end = max(float(np.min(run.curve["val_loss"])) for run in baseline)
     curves = [(run.curve["step"], run.curve["val_loss"]) for run in baseline]
     steps = np.linspace(budget / 10, budget, LEVELS)

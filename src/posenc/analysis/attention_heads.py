@@ -1,7 +1,7 @@
-"""When a scheme's first previous-token head forms, beside the moment its loss leaves the n-gram baseline.
+"""When a scheme's first previous-token head forms, and when its loss falls below the n-gram baseline.
 
-Without order a causal model knows the present token and at best a bag of the others, and its loss comes down to about
-that of a bigram model; a masked one knows only the bag, and comes down to the token frequencies, a unigram model.
+Without order a causal model knows the current token and at best a bag of the others, and plateaus at about the loss of
+a bigram model; a masked model knows only the bag, and plateaus at the token frequencies, a unigram model.
 """
 
 import math
@@ -19,15 +19,15 @@ FORMED = 0.1
 """Previous-token score from which a head counts as formed."""
 
 SCORES = ("previous_token", "induction")
-"""What is measured of every head."""
+"""The scores of every head."""
 
 DROPPED = 0.1
-"""Nats under the n-gram baseline at which a loss counts as having left it behind."""
+"""Nats below the n-gram baseline from which the loss counts as having dropped."""
 
 
 @dataclass(frozen=True)
 class NGramBaseline:
-    """The n-gram model that a model without order comes down to.
+    """The n-gram model at which a model without positions plateaus.
 
     Attributes:
         loss: nats per token.
@@ -40,12 +40,12 @@ class NGramBaseline:
 
 @dataclass(frozen=True)
 class SchemeHeads:
-    """One scheme.
+    """The heads of one scheme.
 
     Attributes:
         scheme: its name.
         formed: steps to its first previous-token head.
-        dropped: steps to a loss of DROPPED under the n-gram baseline; None where that is not known.
+        dropped: steps to a loss of DROPPED below the n-gram baseline; None if that is unknown.
         scores: of the best head, at the end.
     """
 
@@ -57,15 +57,14 @@ class SchemeHeads:
 
 @dataclass(frozen=True)
 class HeadAnalysis:
-    """What the attention heads of a panel do beside its losses.
+    """The attention heads of a panel.
 
     Attributes:
-        rows: a scheme each, the first to form a head first.
-        ngram: what can be had without order; None where that is not known.
-        runs, both, neither: how many runs there are, in how many a head forms and the loss drops, in how many neither.
-        correlation: rank correlation of the two steps over the runs with both; None where there is nothing to
-            correlate.
-        heads: every head of one run a scheme at its end: scheme, seed, layer, head and its attention by distance.
+        rows: one per scheme, sorted by when the first head forms.
+        ngram: the n-gram baseline; None if unknown.
+        runs, both, neither: number of runs in total, with a head and a drop of the loss, and with neither.
+        correlation: rank correlation of the two steps over the runs with both; None if it is not defined.
+        heads: every head of one run per scheme at its end: scheme, seed, layer, head and its attention by distance.
     """
 
     rows: tuple[SchemeHeads, ...]
@@ -78,7 +77,7 @@ class HeadAnalysis:
 
 
 def ngram_baseline(arms: Sequence[Arm]) -> NGramBaseline | None:
-    """As the runs have it; None where none is finished, or the text is too thin for one."""
+    """The n-gram baseline of the runs; None if none is finished, or the text is too short for one."""
     summary = next((run.summary for arm in arms for run in arm.runs if run.finished), {})
     for order in ("bigram", "unigram"):
         if summary.get(f"{order}_loss") is not None:
@@ -93,18 +92,18 @@ def formed(run: Run) -> float:
 
 
 def dropped(run: Run, floor: float) -> float:
-    """The first step at which the loss is DROPPED under the n-gram baseline; infinite if never."""
+    """The first step at which the loss is DROPPED below the n-gram baseline; infinite if never."""
     return reached(run.curve["step"], run.curve["val_loss"], floor - DROPPED)
 
 
 def _measured(run: Run, score: str) -> tuple[Array, Array]:
-    """The steps at which the heads were measured, which need not be those of every validation, and their score."""
+    """The steps at which the heads were measured, which may be a subset of the validations, and their score."""
     known = np.isfinite(run.curve[score])
     return run.curve["step"][known], run.curve[score][known]
 
 
 def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnalysis | None:
-    """The heads of a panel's arms, or None if a run did not measure them, or at its end only: when did they form?"""
+    """The heads of a panel's arms; None if a run measured them never or only at its end."""
     runs = [run for arm in arms for run in arm.runs]
     if not all(np.isfinite(run.curve["previous_token"]).sum() > 1 for run in runs):
         return None
@@ -132,14 +131,14 @@ def _row(arm: Arm, ngram: NGramBaseline | None) -> SchemeHeads:
 
 
 def _correlation(schemes: Sequence[str], steps: Array) -> float | None:
-    """Of two columns; within one or two schemes, or where a column is constant, there is nothing to correlate."""
+    """Rank correlation of two columns; None with fewer than three schemes, or if a column is constant."""
     if len(set(schemes)) < 3 or not np.ptp(steps, axis=0).all():
         return None
     return float(stats.spearmanr(steps).statistic)
 
 
 def _heads_at_the_end(run: Run) -> Iterator[Mapping[str, object]]:
-    """Its heads after the last validation."""
+    """The heads of a run after the last validation."""
     end = max((head["step"] for head in run.heads), default=0)
     for head in run.heads:
         if head["step"] == end:

@@ -1,8 +1,8 @@
-"""The claim map: how many times fewer tokens one arm needs for the loss of another, budget by budget.
+"""The claim map: how many times fewer tokens one arm needs to reach the loss of another, by budget.
 
 N(D) = D / D_arm(L(D)), where L(D) is the baseline's validation loss at the end of a run of D tokens, and D_arm(L) the
-arm's own budget for that loss, interpolated in log D between the arm's budgets. Each budget is a run with a schedule of
-its own, so neither a plateau nor the annealing of the learning rate favours an arm (docs/protocol.md).
+arm's own budget for that loss, interpolated in log D between the arm's budgets. Each budget is a run with its own
+schedule, so neither a plateau nor the annealing of the learning rate favours an arm (docs/protocol.md).
 """
 
 import math
@@ -17,7 +17,7 @@ from posenc.analysis.results import Result
 from posenc.errors import UserError
 
 PLATEAU = 0.1
-"""Nats under the bigram model that a baseline must be for its end to be more than the end of a plateau."""
+"""A baseline that ends less than this many nats below the bigram model is still on its plateau."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Point:
 
     Attributes:
         tokens: D.
-        loss: the baseline's at its end, mean over seeds.
-        advantage: N(D), geometric mean over the seeds that both arms share; 0 where the arm never has that loss within
-            its budgets, infinite where its smallest budget has it already.
+        loss: the baseline's final loss, mean over seeds.
+        advantage: N(D), geometric mean over the seeds that both arms share; 0 if no budget of the arm reaches that
+            loss, infinite if its smallest one does.
         by_seed: N(D) of each seed.
-        gap: the baseline's loss less the arm's at the same D, in nats; None where the arm has no run of D tokens.
-        plateau: whether the baseline stands less than PLATEAU under the bigram model.
+        gap: the baseline's loss minus the arm's at the same D, in nats; None if the arm has no run of D tokens.
+        plateau: whether the baseline is less than PLATEAU below the bigram model.
     """
 
     tokens: int
@@ -44,11 +44,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Trend:
-    """log N = a + b log D, fitted in each seed; b is their mean with Student's interval over the seeds.
+    """log N = a + b log D, fitted for each seed.
 
     Attributes:
-        slope: b. Below 0 the advantage shrinks as the budget grows.
-        seeds: how many.
+        slope: b, mean over seeds with Student's interval. Below 0 the advantage shrinks as the budget grows.
+        seeds: number of seeds.
     """
 
     slope: Estimate
@@ -56,14 +56,14 @@ class Trend:
 
 
 def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
-    """The budget at which an arm ends with a loss, interpolated in log D between its own budgets.
+    """The budget that an arm needs for a loss, interpolated in log D between its own budgets.
 
     Args:
-        budgets: its validation loss at the end of each, by tokens.
+        budgets: the arm's final validation loss by tokens.
         loss: nats per token.
 
     Returns:
-        Tokens; 0 where its smallest budget is enough, infinite where its largest is not.
+        Tokens; 0 if its smallest budget is enough, infinite if its largest is not.
     """
     tokens = sorted(budgets)
     losses = [budgets[size] for size in tokens]
@@ -100,13 +100,13 @@ def _by_seed(results: Iterable[Result]) -> dict[int, dict[int, float]]:
     """Losses by seed, then by tokens.
 
     Raises:
-        UserError: if one budget of a seed was trained with two sets of hyperparameters: which is the arm's?
+        UserError: if a budget and seed was trained with two sets of hyperparameters.
     """
     losses: dict[int, dict[int, float]] = {}
     for result in results:
         of_seed = losses.setdefault(result.seed, {})
         if result.tokens in of_seed:
-            raise UserError(f"{result.pos}, seed {result.seed}, {result.tokens:,} tokens stand twice in the results")
+            raise UserError(f"{result.pos}, seed {result.seed}, {result.tokens:,} tokens appear twice in the results")
         of_seed[result.tokens] = result.val_loss
     return losses
 
@@ -118,7 +118,7 @@ def _ratio(tokens: int, needed: Sequence[float]) -> Estimate:
 
 
 def trend(points: Sequence[Point]) -> Trend | None:
-    """How N changes with D, over the points off the plateau; None with fewer than two of them in every seed."""
+    """How N changes with D, over the points off the plateau; None if no seed has two of them."""
     slopes = []
     for seed in sorted({seed for point in points for seed in point.by_seed}):
         known = [(point.tokens, point.by_seed.get(seed, 0.0)) for point in points if not point.plateau]

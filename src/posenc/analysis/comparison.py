@@ -1,10 +1,10 @@
-"""Runs side by side: which may be compared, how far they have come, and what comes out. Computed once, here."""
+"""The comparison of a sweep's runs: which are comparable, up to which step, and the results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posenc.analysis.arms import Arm, Threshold, beside
+from posenc.analysis.arms import Arm, Threshold, build_arm
 from posenc.analysis.attention_heads import HeadAnalysis, NGramBaseline, analyse_heads, ngram_baseline
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.extrapolation import Extrapolation, extrapolation
@@ -14,13 +14,13 @@ from posenc.analysis.settings import settings
 from posenc.errors import UserError
 
 BASELINE = "sinusoidal"
-"""The scheme the others are held against, unless another is asked for."""
+"""The default baseline."""
 
-EARLY = 4
-"""Validations that unfinished runs must have behind them to be compared."""
+MIN_VALIDATIONS = 4
+"""Minimum number of validations for unfinished runs to be compared."""
 
 TUNED = ("optim", "pos", "schedule")
-"""What a search may choose for each scheme; anything else must be the same for all."""
+"""Groups that a search may tune for each scheme; anything else must be the same for all."""
 
 Schemes = Mapping[str, Sequence[Run]]
 """The runs of each scheme."""
@@ -28,22 +28,22 @@ Schemes = Mapping[str, Sequence[Run]]
 
 @dataclass(frozen=True)
 class Panel:
-    """The runs of one setting.
+    """The comparison of the runs of one setting.
 
     Attributes:
-        setting: the values that set this panel apart, empty if there is only one.
-        baseline: the scheme the others are held against.
-        budget: steps compared.
-        provisional: whether that is less than the runs are to be trained for.
-        arms: the schemes, the lowest loss first.
-        tuned: whether a search chose each scheme's own hyperparameters: the comparison is of best against best.
-        chosen: what it chose, by key and scheme.
-        one_machine: whether seconds may be compared.
-        notices: what a reader must know, a sentence each.
-        ngram: the loss that can be had without order; None where that is not known.
-        heads: what the attention heads do; None where they were not measured.
-        extrapolation: longer windows; None where none was evaluated.
-        reproduction: the paper's figure that these runs repeat, if they do.
+        setting: the values that distinguish this panel, empty if there is only one.
+        baseline: the scheme that the others are compared with.
+        budget: number of steps compared.
+        provisional: whether that is less than the full length of the runs.
+        arms: the schemes, lowest loss first.
+        tuned: whether a search chose the hyperparameters of each scheme, so that best is compared with best.
+        chosen: the hyperparameters chosen, by key and scheme.
+        one_machine: whether seconds are comparable.
+        notices: warnings for the reader, one sentence each.
+        ngram: the n-gram baseline; None if unknown.
+        heads: the attention heads; None if they were not measured.
+        extrapolation: results in longer windows; None if there are none.
+        reproduction: the comparison with the paper's figure that these runs reproduce, if any.
     """
 
     setting: Mapping[str, Any]
@@ -71,22 +71,22 @@ class Panel:
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
-        """Those of one rival, for their fractions and levels; empty where nothing is compared."""
+        """The thresholds of one rival, for their fractions and levels; empty if nothing is compared."""
         return self.rivals[0].thresholds if self.rivals else ()
 
     @property
     def kind(self) -> str:
-        """Which comparison this is, in a word."""
+        """Either tuned or matched."""
         return "tuned" if self.tuned else "matched"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A sweep, analysed: tables, pages, figures and files only render it.
+    """The full analysis of a sweep, rendered by `posenc.report`.
 
     Attributes:
-        sweep: the runs as read.
-        panels: one for each setting.
+        sweep: the runs.
+        panels: one per setting.
     """
 
     sweep: Sweep
@@ -102,8 +102,10 @@ class Comparison:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Each once, the sweep's first."""
-        return tuple(dict.fromkeys([*self.sweep.notices, *(said for panel in self.panels for said in panel.notices)]))
+        """All notices without duplicates, the sweep's first."""
+        return tuple(
+            dict.fromkeys([*self.sweep.notices, *(notice for panel in self.panels for notice in panel.notices)])
+        )
 
 
 def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Comparison:
@@ -111,35 +113,35 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
 
     Args:
         sweep: the runs.
-        baseline: the scheme the others are held against; by default BASELINE, and without it nothing is compared.
-        busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
+        baseline: the scheme that the others are compared with; by default BASELINE, if it is there.
+        busy: whether the machine did other work during the runs, so that their seconds are not comparable.
 
     Raises:
-        UserError: if there are no runs, or none of the baseline asked for.
+        UserError: if there are no runs, or none of the given baseline.
     """
     if not sweep.runs:
         raise UserError(f"no runs in {sweep.name}")
     schemes = sorted({run.scheme for run in sweep.runs})
     if baseline is not None and baseline not in schemes:
-        raise UserError(f"--baseline={baseline} is not a scheme of {sweep.name}; there are {', '.join(schemes)}")
+        raise UserError(f"--baseline={baseline} is not a scheme of {sweep.name}; choose from {', '.join(schemes)}")
     panels = (_panel(setting, runs, baseline or BASELINE, sweep, busy) for setting, runs in settings(sweep.runs))
     return Comparison(sweep, tuple(panels))
 
 
 def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep, busy: bool) -> Panel:
     schemes, repeated = _by_scheme(runs)
-    chosen, strangers = _differences(schemes, baseline, bool(sweep.search))
-    alike = {scheme: every for scheme, every in schemes.items() if scheme not in strangers}
-    budget, compared, provisional = _budget(alike, baseline)
-    kept = {scheme: [run.until(budget) for run in alike[scheme] if run.last_step >= budget] for scheme in compared}
-    early = provisional and min(len(run.curve["step"]) for every in kept.values() for run in every) < EARLY
+    chosen, excluded = _differences(schemes, baseline, bool(sweep.search))
+    comparable = {scheme: runs for scheme, runs in schemes.items() if scheme not in excluded}
+    budget, compared, provisional = _budget(comparable, baseline)
+    kept = {scheme: [run.until(budget) for run in comparable[scheme] if run.last_step >= budget] for scheme in compared}
+    early = provisional and min(len(run.curve["step"]) for runs in kept.values() for run in runs) < MIN_VALIDATIONS
     arms = [
-        beside(scheme, every, () if early else kept.get(baseline, ()), budget, _lost(sweep.diverged, every[0]))
-        for scheme, every in kept.items()
+        build_arm(scheme, of, () if early else kept.get(baseline, ()), budget, _diverged(sweep.diverged, of[0]))
+        for scheme, of in kept.items()
     ]
-    for scheme in strangers:
-        begun = [run.until(budget) for run in schemes[scheme] if run.curve["step"][0] <= budget]
-        arms += [Arm(scheme, tuple(begun))] if begun else []
+    for scheme in excluded:
+        started = [run.until(budget) for run in schemes[scheme] if run.curve["step"][0] <= budget]
+        arms += [Arm(scheme, tuple(started))] if started else []
     arms.sort(key=lambda arm: arm.loss.value)
     machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
     ngram = ngram_baseline(arms)
@@ -153,7 +155,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         chosen=chosen,
         one_machine=len(machines) < 2 and not busy,
         notices=(
-            *repeated, *strangers.values(), *_unfinished(alike, compared),
+            *repeated, *excluded.values(), *_unfinished(comparable, compared),
             *_not_compared(arms, kept, baseline, early), *_about_seconds(machines, busy),
         ),
         ngram=ngram,
@@ -163,8 +165,8 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
     )  # fmt: skip
 
 
-def _lost(diverged: Sequence[Run], run: Run) -> int:
-    """How many runs that diverged are of the same arm as this one."""
+def _diverged(diverged: Sequence[Run], run: Run) -> int:
+    """The number of diverged runs in the same arm as this run."""
     return sum(other.scheme == run.scheme and _alike(other, run) for other in diverged)
 
 
@@ -173,61 +175,61 @@ def _unfinished(schemes: Schemes, compared: Sequence[str]) -> Iterator[str]:
         yield f"{run.name} is not finished: step {run.last_step} of {run.budget}"
     for scheme in schemes:
         if scheme not in compared:
-            yield f"{scheme} is not compared before one of its runs is finished"
+            yield f"{scheme} is not compared until one of its runs is finished"
 
 
 def _not_compared(arms: Sequence[Arm], kept: Schemes, baseline: str, early: bool) -> Iterator[str]:
     """Why there is no speed-up, or no verdict."""
     if baseline not in kept:
         others = ", ".join(arm.scheme for arm in arms)
-        yield f"the baseline {baseline} is missing (there are {others}): no speed-up can be given"
+        yield f"the baseline {baseline} is missing (found {others}): no speed-up can be computed"
     elif early:
-        yield f"fewer than {EARLY} validations so far: no speed-up yet"
+        yield f"fewer than {MIN_VALIDATIONS} validations so far: no speed-up yet"
     else:
         for arm in arms:
             if arm.scheme in kept and arm.headline is None:
-                yield f"{arm.scheme} and {baseline} share no seed: no speed-up can be given"
+                yield f"{arm.scheme} and {baseline} share no seed: no speed-up can be computed"
     seeds = max(len(arm.runs) for arm in arms)
     if seeds < SEEDS_FOR_A_VERDICT:
-        yield f"{'one seed' if seeds == 1 else f'{seeds} seeds'} only: no verdict under {SEEDS_FOR_A_VERDICT}"
+        yield f"{'one seed' if seeds == 1 else f'{seeds} seeds'} only: no verdict with fewer than {SEEDS_FOR_A_VERDICT}"
 
 
 def _about_seconds(machines: Sequence[str], busy: bool) -> Iterator[str]:
     if len(machines) > 1:
         yield f"seconds are not comparable: the runs were on {', '.join(machines)}"
     if busy:
-        yield "seconds and tokens/s say nothing about the schemes: the machine did other work beside the runs"
+        yield "seconds and tokens/s are not comparable: the machine did other work during the runs"
 
 
 def _alike(run: Run, other: Run) -> bool:
-    """Whether two runs of a scheme differ in nothing but the seed, as far as both are known."""
+    """Whether two runs of a scheme differ only in the seed, for the keys that both have."""
     return all(run.setting[key] == other.setting[key] for key in run.setting.keys() & other.setting.keys())
 
 
 def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
-    """The runs of each scheme, one a seed, and a sentence for each that is one too many."""
+    """The runs of each scheme, one per seed, and a notice for each duplicate."""
     schemes: dict[str, dict[int, Run]] = {}
     notices = []
     for run in sorted(runs, key=lambda run: (run.seed, not run.finished)):
         seeds = schemes.setdefault(run.scheme, {})
         if run.seed in seeds:
-            notices.append(f"{run.name} is there more than once; {seeds[run.seed].source} is shown")
+            notices.append(f"{run.name} exists more than once; {seeds[run.seed].source} is used")
         else:
             seeds[run.seed] = run
     return {scheme: list(seeds.values()) for scheme, seeds in schemes.items()}, notices
 
 
 def _differences(schemes: Schemes, baseline: str, searched: bool) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """What a search chose for each scheme, and a sentence for each scheme that was not treated like the baseline.
+    """The hyperparameters that a search chose, and a notice for each scheme that otherwise differs from the baseline.
 
-    Without the baseline every scheme is held against the first.
+    Without the baseline every scheme is compared with the first.
     """
     reference = baseline if baseline in schemes else next(iter(schemes))
     merged = {
         scheme: {key: value for run in runs for key, value in run.setting.items()} for scheme, runs in schemes.items()
     }
     chosen: dict[str, dict[str, Any]] = {}
-    strangers: dict[str, str] = {}
+    excluded: dict[str, str] = {}
     for key in sorted({key for setting in merged.values() for key in setting}):
         group = key.partition(".")[0]
         values = {scheme: setting[key] for scheme, setting in merged.items() if key in setting}
@@ -240,15 +242,15 @@ def _differences(schemes: Schemes, baseline: str, searched: bool) -> tuple[dict[
         for scheme, value in values.items():
             if reference in values and value != ours:
                 sentence = f"{scheme} and {reference} cannot be compared: {key} is {value} for {scheme} and {ours} for "
-                strangers.setdefault(scheme, sentence + reference)
-    return chosen, strangers
+                excluded.setdefault(scheme, sentence + reference)
+    return chosen, excluded
 
 
 def _budget(schemes: Schemes, baseline: str) -> tuple[int, list[str], bool]:
-    """Steps to compare, the schemes that have come so far, and whether that is only a beginning.
+    """The number of steps to compare, the schemes that have reached it, and whether the comparison is provisional.
 
-    With the baseline and another scheme finished, those are compared in full; otherwise all, as far as the furthest run
-    of each has come.
+    If the baseline and another scheme are finished, the finished schemes are compared in full; otherwise all are, up to
+    the step that the furthest run of each has reached.
     """
     finished = [scheme for scheme, runs in schemes.items() if any(run.finished for run in runs)]
     complete = len(finished) == len(schemes) or (baseline in finished and len(finished) > 1)

@@ -1,7 +1,7 @@
-"""How convergence is measured: steps to a loss, speed-up over a baseline, and how sure we are.
+"""Measures of convergence: steps to a loss, speed-up over a baseline, and confidence intervals.
 
-numpy and scipy only. A curve is two arrays of one length: where it was measured (steps, tokens or seconds, rising), and
-the validation loss there. What is never reached is infinite, never a number made up.
+A curve is two arrays of equal length: steps, tokens or seconds, increasing, and the validation loss there. A loss that
+is never reached has infinite steps.
 """
 
 import math
@@ -16,26 +16,26 @@ from scipy import stats
 Array = NDArray[np.float64]
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
-"""Shares of the baseline's budget whose loss is a threshold. The last is the headline."""
+"""Fractions of the baseline's budget whose loss is a threshold. The last is the headline."""
 
 CONFIDENCE = 0.95
 
 SEEDS_FOR_A_VERDICT = 3
-"""Two seeds have an interval, of one degree of freedom: too wide to decide, or narrow by luck."""
+"""With two seeds an interval has one degree of freedom: too wide to decide, or narrow by chance."""
 
-WIDEST = 10.0
-"""An interval whose ends are further apart than this factor says nothing about a ratio."""
+MAX_SPREAD = 10.0
+"""A ratio whose interval spans more than this factor is not determined."""
 
 
 def level_at(step: ArrayLike, loss: ArrayLike, at: float) -> float:
-    """The running minimum of a curve at a step, interpolated between measurements; before the first, the first."""
+    """The running minimum of a curve at a step, interpolated; before the first measurement, its value."""
     return float(np.interp(at, np.asarray(step, float), _running_minimum(loss)))
 
 
 def reached(x: ArrayLike, loss: ArrayLike, level: float) -> float:
     """Where the running minimum first falls to `level`, interpolated between measurements; infinite if it never does.
 
-    Nothing is known before the first measurement: a level above it counts as reached there.
+    A level above the first measurement counts as reached there.
     """
     x, lowest = np.asarray(x, float), _running_minimum(loss)
     below = np.flatnonzero(lowest <= level)
@@ -57,11 +57,11 @@ class Estimate:
     """A mean over seeds with its 95 % interval.
 
     Attributes:
-        value: the mean, arithmetic or geometric; infinite or 0 where some seed never got there.
-        low, high: the interval; None with fewer than two seeds, or where some seed never got there.
-        seeds: how many there are.
-        missed: in how many of them the level was never reached.
-        bootstrap: the percentile bootstrap's interval, for comparison; None like the other.
+        value: the mean, arithmetic or geometric; infinite or 0 if a seed never reached the level.
+        low, high: the interval; None with fewer than two seeds, or if a seed never reached the level.
+        seeds: number of seeds.
+        missed: number of seeds that never reached the level.
+        bootstrap: the percentile bootstrap interval, for comparison; None likewise.
     """
 
     value: float
@@ -73,12 +73,12 @@ class Estimate:
 
     @property
     def determined(self) -> bool:
-        """Whether a positive quantity, such as a ratio, is known to a factor of WIDEST."""
-        return self.low is not None and self.high is not None and self.low > 0 and self.high <= WIDEST * self.low
+        """Whether the interval of a positive quantity, such as a ratio, spans at most a factor of MAX_SPREAD."""
+        return self.low is not None and self.high is not None and self.low > 0 and self.high <= MAX_SPREAD * self.low
 
 
 def figures_only(estimate: Estimate) -> Estimate:
-    """An estimate without its interval where there are too few seeds for one."""
+    """The estimate, without its interval if there are fewer than SEEDS_FOR_A_VERDICT seeds."""
     if estimate.seeds >= SEEDS_FOR_A_VERDICT:
         return estimate
     return Estimate(estimate.value, None, None, estimate.seeds, estimate.missed)
@@ -86,7 +86,7 @@ def figures_only(estimate: Estimate) -> Estimate:
 
 @dataclass(frozen=True)
 class Band:
-    """Estimates along an axis; where there is no interval, low and high are the value."""
+    """Estimates along an axis; without an interval, low and high equal the value."""
 
     x: Array
     middle: Array
@@ -95,7 +95,7 @@ class Band:
 
 
 def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
-    """One estimate at each point of x (points,), without intervals that are of too few seeds."""
+    """One estimate for each point of x (points,), without intervals of too few seeds."""
     columns = [
         (e.value, e.value, e.value) if e.low is None or e.high is None else (e.value, e.low, e.high)
         for e in map(figures_only, estimates)
@@ -104,7 +104,7 @@ def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
 
 
 def mean(values: ArrayLike, share: bool = False) -> Estimate:
-    """Arithmetic mean with Student's interval; that of a share ends at 0 and 1."""
+    """Arithmetic mean with Student's t interval, clipped to [0, 1] for a share."""
     finite = np.asarray(values, float)
     missed = int(np.sum(~np.isfinite(finite)))
     if missed or len(finite) < 2:
@@ -114,14 +114,14 @@ def mean(values: ArrayLike, share: bool = False) -> Estimate:
 
 
 def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:
-    """How many times sooner a scheme arrives: the geometric mean of baseline / scheme over seeds, in pairs.
+    """The geometric mean of baseline / scheme over seeds, paired.
 
-    The interval is Student's on the logarithms. The percentile bootstrap over 3 to 5 seeds, as usual as it is, covers
-    the truth too seldom (`tests/analysis/test_convergence.py` counts); it is kept beside, for whoever expects it.
+    The interval is Student's t on the logarithms. The common percentile bootstrap has too low a coverage with 3 to 5
+    seeds (measured in `tests/analysis/test_convergence.py`); it is reported for comparison.
 
     Args:
-        baseline, scheme: steps, tokens or seconds to one loss, a value a seed, in the same order of seeds; the
-            baseline's are finite.
+        baseline, scheme: steps, tokens or seconds to a loss, one value per seed, in the same order; the baseline's are
+            finite.
     """
     missed = int(np.sum(~np.isfinite(scheme)))
     if missed:
@@ -142,13 +142,13 @@ def _student(values: Array) -> tuple[float, float]:
 def _bootstrap(logs: Array) -> tuple[float, float]:
     if np.ptp(logs) == 0:
         return float(np.exp(logs[0])), float(np.exp(logs[0]))
-    drawn = stats.bootstrap((logs,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
-    low, high = np.exp(drawn.confidence_interval)
+    result = stats.bootstrap((logs,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
+    low, high = np.exp(result.confidence_interval)
     return float(low), float(high)
 
 
 class Verdict(StrEnum):
-    """What an interval of a speed-up says."""
+    """The verdict on a speed-up."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -159,7 +159,7 @@ class Verdict(StrEnum):
 
 
 def verdict(speed_up: Estimate) -> Verdict:
-    """From the interval alone; there is none with fewer than SEEDS_FOR_A_VERDICT seeds."""
+    """Depends on the interval alone; there is none with fewer than SEEDS_FOR_A_VERDICT seeds."""
     if speed_up.seeds < SEEDS_FOR_A_VERDICT:
         return Verdict.NONE
     if speed_up.missed == speed_up.seeds:

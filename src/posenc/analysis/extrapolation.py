@@ -1,4 +1,4 @@
-"""Windows longer than those trained on: what the models of each scheme make of them, over seeds."""
+"""Length extrapolation: results of each scheme in windows longer than in training, over seeds."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,24 +8,24 @@ import numpy as np
 
 from posenc.analysis.arms import Arm
 from posenc.analysis.convergence import Band, Estimate, band, mean
-from posenc.storage.lengths_file import AtLength, Lengths
+from posenc.storage.lengths_file import LengthResult, Lengths
 
 HEADLINE = 2.0
-"""The multiple of the training length that is compared with it, if there is an entry at it."""
+"""The multiple of the training length to report, if it was evaluated."""
 
 
 @dataclass(frozen=True)
-class LengthResult:
-    """One scheme.
+class SchemeExtrapolation:
+    """The results of one scheme.
 
     Attributes:
         scheme: its name.
-        evaluated, seeds: how many of its runs were evaluated, of how many.
-        bits: bits per byte at each multiple of the training length that has an entry.
-        change: bits per byte there less those at the training length, seed by seed.
-        no_entry: why another multiple has none.
-        by_length: bits per byte against the multiple.
-        by_position: loss in nats per token against the position in a window.
+        evaluated, seeds: number of evaluated runs, and of all runs.
+        bits: bits per byte at each multiple of the training length that was evaluated.
+        change: bits per byte there minus those at the training length, seed by seed.
+        no_entry: why other multiples were not evaluated.
+        by_length: bits per byte by multiple.
+        by_position: loss in nats per token by position in the window.
     """
 
     scheme: str
@@ -40,25 +40,25 @@ class LengthResult:
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """What a panel's models make of longer windows.
+    """The results of a panel in longer windows.
 
     Attributes:
         context: the training length.
         lengths: tokens at each multiple.
-        rows: a scheme each, those that were evaluated.
-        headline: the multiple to be compared with the training length; None if none beyond it has an entry.
-        gaps: why there are multiples without an entry: schemes and multiples for each reason.
+        rows: one per evaluated scheme.
+        headline: the multiple to report; None if no longer window was evaluated.
+        gaps: why multiples were not evaluated: schemes, multiples and reason.
     """
 
     context: int
     lengths: Mapping[float, int]
-    rows: tuple[LengthResult, ...]
+    rows: tuple[SchemeExtrapolation, ...]
     headline: float | None
     gaps: tuple[tuple[tuple[str, ...], tuple[float, ...], str], ...]
 
 
 def extrapolation(arms: Sequence[Arm]) -> Extrapolation | None:
-    """The arms in longer windows, or None if none of their runs was evaluated there."""
+    """The arms in longer windows; None if none of their runs was evaluated."""
     rows = tuple(_row(arm, evaluated) for arm in arms if (evaluated := _evaluated(arm)))
     if not rows:
         return None
@@ -73,12 +73,12 @@ def _evaluated(arm: Arm) -> list[Lengths]:
     return [run.lengths for run in arm.runs if run.lengths is not None]
 
 
-def _row(arm: Arm, evaluated: Sequence[Lengths]) -> LengthResult:
+def _row(arm: Arm, evaluated: Sequence[Lengths]) -> SchemeExtrapolation:
     columns = zip(*(one.entries for one in evaluated), strict=True)
     entries = {column[0].times: column for column in columns if not any(entry.no_entry for entry in column)}
     bits = {times: [entry.bits_per_byte or 0.0 for entry in column] for times, column in entries.items()}
     means = {times: mean(values) for times, values in bits.items()}
-    return LengthResult(
+    return SchemeExtrapolation(
         arm.scheme,
         len(evaluated),
         len(arm.runs),
@@ -90,12 +90,11 @@ def _row(arm: Arm, evaluated: Sequence[Lengths]) -> LengthResult:
     )
 
 
-def _by_position(entries: Sequence[Sequence[AtLength]]) -> Band:
-    """As far as every run has an entry.
+def _by_position(entries: Sequence[Sequence[LengthResult]]) -> Band:
+    """Loss by position, up to the length at which every run was evaluated.
 
-    Positions up to the training length are those of the windows of that length, since there are more of these; the
-    rest are those of the longest windows. They count from 1, so that they can be drawn on a logarithmic axis; a bucket
-    stands at its geometric middle.
+    Positions up to the training length are taken from windows of that length, since there are more of these; the rest
+    from the longest windows. They count from 1, for a logarithmic axis; a bucket is at its geometric mean.
     """
     if not entries:
         return band([], [])
@@ -104,16 +103,16 @@ def _by_position(entries: Sequence[Sequence[AtLength]]) -> Band:
     return band([x for x, _ in runs[0]], [mean(column) for column in losses])
 
 
-def _along(shortest: AtLength, longest: AtLength) -> Iterator[tuple[float, float]]:
-    """Where each bucket stands, and its loss."""
+def _along(shortest: LengthResult, longest: LengthResult) -> Iterator[tuple[float, float]]:
+    """The position of each bucket, and its loss."""
     for entry, begin in ((shortest, 0), (longest, shortest.length)):
         for first, end, loss in zip(entry.edges[:-1], entry.edges[1:], entry.losses, strict=True):
             if first >= begin:
                 yield math.sqrt((first + 1) * end), loss
 
 
-def _gaps(rows: Sequence[LengthResult]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], str]]:
-    """One for each scheme and reason, or for all schemes where they share it."""
+def _gaps(rows: Sequence[SchemeExtrapolation]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], str]]:
+    """Schemes, multiples and reason, grouped by reason."""
     found: dict[tuple[str, tuple[float, ...]], list[str]] = {}
     for row in rows:
         for reason in dict.fromkeys(row.no_entry.values()):

@@ -1,6 +1,6 @@
-"""What others published about the same question, and ours beside a figure of the paper where the runs repeat it.
+"""Published results, and the comparison of our runs with the paper's figures.
 
-Read in the sources, or digitised from their figures where `digitised` says so.
+Values are quoted from the sources, or digitised from their figures where `digitised` is set.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ class Published:
     """One comparison of rotary with another scheme.
 
     Attributes:
-        source: who, where.
+        source: publication.
         setting: what was trained.
         against: the other scheme.
-        level: what was to be reached.
-        result: what came out.
-        digitised: whether it was measured off a figure.
-        unlike: in what it is not like the runs here.
+        level: the loss at which they are compared.
+        result: the result.
+        digitised: whether it was digitised from a figure.
+        unlike: how it differs from the runs here.
     """
 
     source: str
@@ -35,12 +35,12 @@ class Published:
 
 @dataclass(frozen=True)
 class Point:
-    """Where two digitised curves come to one loss.
+    """A loss that two digitised curves both reach.
 
     Attributes:
-        level: the loss, in words.
+        level: description of the loss.
         rotary, other: thousands of steps to it, rounded.
-        ratio: how many times fewer rotary needs, from finer readings.
+        ratio: other / rotary, from unrounded values.
     """
 
     level: str
@@ -55,11 +55,11 @@ class Curves:
 
     Attributes:
         source, setting, against, unlike: as in `Published`.
-        choices: what runs here that repeat it have chosen, by group.
-        scheme: what rotary is called here.
-        others: what its other arm may be here.
-        budget: thousands of steps that the other arm was trained for.
-        points: where both come to the same loss.
+        choices: configuration choices of runs here that reproduce it, by group.
+        scheme: the name of rotary here.
+        others: the possible names of the other arm here.
+        budget: thousands of steps of the other arm.
+        points: losses that both reach.
     """
 
     source: str
@@ -73,7 +73,7 @@ class Curves:
     points: tuple[Point, ...]
 
     def fractions(self) -> list[float]:
-        """The points as shares of the other arm's budget."""
+        """The points as fractions of the other arm's budget."""
         return [point.other / self.budget for point in self.points]
 
     def rows(self) -> Iterator[Published]:
@@ -96,7 +96,7 @@ ROFORMER = (
             Point("loss 4.0", 12.0, 16.4, 1.36),
             Point("loss 3.0", 22.7, 32.8, 1.45),
             Point("loss 2.5", 45.6, 72.2, 1.58),
-            Point("its last loss", 114, 250, 2.2),
+            Point("its final loss", 114, 250, 2.2),
         ),
     ),
     Curves(
@@ -108,10 +108,10 @@ ROFORMER = (
         "rope",
         ("sinusoidal", "learned", "none"),
         96,
-        (Point("loss 1.5", 21.8, 33.5, 1.54), Point("its last loss", 43, 96, 2.2)),
+        (Point("loss 1.5", 21.8, 33.5, 1.54), Point("its final loss", 43, 96, 2.2)),
     ),
 )
-"""The paper's two figures; the second's other arm ends with the figure, at 96,000 steps."""
+"""The paper's two figures; in the second the other arm ends with the figure, at 96,000 steps."""
 
 _ELEUTHER = "EleutherAI 2021, Rotary Embeddings"
 
@@ -122,7 +122,7 @@ PUBLISHED = (
         True, "one seed; 125M parameters; pieces of words, not bytes",
     ),
     Published(
-        _ELEUTHER, "causal, 1.4B, the Pile, 8k steps", "learned", "its last loss", "27 to 30 % fewer steps",
+        _ELEUTHER, "causal, 1.4B, the Pile, 8k steps", "learned", "its final loss", "27 to 30 % fewer steps",
         True, "one seed; 1.4B parameters; pieces of words, not bytes",
     ),
     Published(
@@ -134,12 +134,12 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class AtFraction:
-    """One loss: that of the baseline after a share of its budget.
+    """Speed-ups to the baseline's loss after a fraction of its budget.
 
     Attributes:
-        fraction: the share.
+        fraction: of the budget.
         level: the baseline's loss there, mean over seeds.
-        paper: how many times fewer steps rotary needs to the other arm's loss at that share, in the paper.
+        paper: rotary's speed-up in steps in the paper.
         ours: the speed-up in steps of each scheme here.
     """
 
@@ -151,12 +151,12 @@ class AtFraction:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Runs beside the figure they repeat.
+    """The comparison of runs with the figure they reproduce.
 
     Attributes:
         curves: the paper's.
-        baseline: the scheme ours are held against.
-        rows: one a point of the figure.
+        baseline: the baseline here.
+        rows: one per point of the figure.
     """
 
     curves: Curves
@@ -165,9 +165,9 @@ class Reproduction:
 
 
 def reproduction(arms: Sequence[Arm], baseline: str, budget: int) -> Reproduction | None:
-    """Arms beside the figure that their runs repeat; None if they repeat none, or there is nothing to compare.
+    """The comparison with the figure that the arms reproduce; None if there is none.
 
-    A share of the budget that lies before the baseline's first validation is left out: nothing is known there.
+    Fractions of the budget before the baseline's first validation are left out.
     """
     curves = next((curves for curves in ROFORMER if _repeats(arms, baseline, curves)), None)
     if curves is None:
@@ -180,17 +180,17 @@ def reproduction(arms: Sequence[Arm], baseline: str, budget: int) -> Reproductio
     rows = [
         AtFraction(
             fraction,
-            ours[curves.scheme][place].level,
+            ours[curves.scheme][index].level,
             points[fraction].ratio,
-            {scheme: every[place].in_steps for scheme, every in ours.items()},
+            {scheme: every[index].in_steps for scheme, every in ours.items()},
         )
-        for place, fraction in enumerate(known)
+        for index, fraction in enumerate(known)
     ]
     return Reproduction(curves, baseline, tuple(rows))
 
 
 def _repeats(arms: Sequence[Arm], baseline: str, curves: Curves) -> bool:
-    """Whether the runs chose what the figure's did, and the same two are compared."""
+    """Whether the runs have the choices and the arms of the figure."""
     runs = [run for arm in arms for run in arm.runs]
     chosen = all(run.setting.get(group) == choice for run in runs for group, choice in curves.choices.items())
     return chosen and baseline in curves.others and curves.scheme in [arm.scheme for arm in arms if arm.speed_ups]

@@ -1,4 +1,4 @@
-"""Finished runs as text, so that they outlive the machine that trained them: the rows of runs.csv and curves.csv."""
+"""The results of finished runs as rows of runs.csv and curves.csv."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ FACTORS = (
     "model", "model.width", "model/family", "attention", "objective", "tokenizer", "tokenizer.vocab_size", "context",
     "batch_size",
 )  # fmt: skip
-"""What may differ from the backbone beside the scheme, its hyperparameters, the seed and the budget."""
+"""Keys that may differ from the backbone in addition to scheme, hyperparameters, seed and budget."""
 
-COLUMNS_OF_THEIR_OWN = ("pos.scale", "pos.base")
+OWN_COLUMNS = ("pos.scale", "pos.base")
 
 Key = tuple[str, str, str, int, int, float, str, str]
 
@@ -33,12 +33,12 @@ class Result:
     """A finished run: a row of runs.csv.
 
     Attributes:
-        corpus: what it read.
-        setting: what differs from the experiment, `backbone` where nothing does, or `search` for a trial.
-        pos, seed, tokens: the arm, and its budget.
-        lr, scale, base: its own hyperparameters; empty where the scheme has none.
-        val_loss: at its end, nats per token.
-        val_loss_se: the standard error of that, over validation batches; NaN where it was not measured.
+        corpus: name and fingerprint of the corpus.
+        setting: overrides of the experiment, `backbone` if there are none, or `search` for a trial.
+        pos, seed, tokens: scheme, seed and budget.
+        lr, scale, base: hyperparameters; empty if the scheme does not have them.
+        val_loss: final validation loss, nats per token.
+        val_loss_se: its standard error over validation batches; NaN if it was not measured.
         bigram_loss: of the bigram model on the same validation windows.
         commit: of the code that trained it.
     """
@@ -58,21 +58,21 @@ class Result:
 
     @property
     def key(self) -> Key:
-        """What makes it this run; two with one key are the same."""
+        """Identifies the run."""
         return self.corpus, self.setting, self.pos, self.seed, self.tokens, self.lr, self.scale, self.base
 
     @property
     def arm(self) -> tuple[str, str, float, str, str]:
-        """What the runs of one arm share: setting, scheme and hyperparameters."""
+        """Setting, scheme and hyperparameters."""
         return self.setting, self.pos, self.lr, self.scale, self.base
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a run is held against, so that its row names no more than what is its own.
+    """Default values, which are left out of a run's setting.
 
     Attributes:
-        experiment: the configuration of the experiment without any override, flat.
+        experiment: the configuration of the experiment without overrides, flat.
         choices: the values in the files of its position scheme and intervention, without those that follow from the
             model's.
     """
@@ -81,25 +81,23 @@ class Defaults:
     choices: Mapping[str, Any]
 
     def setting(self, configuration: Mapping[str, Any]) -> str:
-        """What a flat configuration has of its own, as overrides; `backbone` if nothing."""
-        wanted = {name: self.experiment.get(name) for name in FACTORS} | {"intervention": "none", **self.choices}
-        own = {name: configuration.get(name, value) for name, value in wanted.items()}
+        """The differences of a flat configuration from the defaults, as overrides; `backbone` if there are none."""
+        defaults = {name: self.experiment.get(name) for name in FACTORS} | {"intervention": "none", **self.choices}
+        own = {name: configuration.get(name, value) for name, value in defaults.items()}
         changed = [
-            f"{name}={own[name]}"
-            for name, value in wanted.items()
-            if own[name] != value and name not in COLUMNS_OF_THEIR_OWN
+            f"{name}={own[name]}" for name, value in defaults.items() if own[name] != value and name not in OWN_COLUMNS
         ]
         return " ".join(changed) or BACKBONE
 
 
 def key_of(configuration: Mapping[str, Any], corpus: str, defaults: Defaults, search_seeds: Sequence[int]) -> Key:
-    """The key of what a configuration trains.
+    """The key of a configuration's run.
 
     Args:
         configuration: flat, with `pos` and `seed`.
         corpus: its name in runs.csv.
-        defaults: of the experiment, and of the scheme and intervention chosen.
-        search_seeds: those of trials.
+        defaults: of the experiment, and of its scheme and intervention.
+        search_seeds: the seeds of trials.
     """
     seed = int(configuration["seed"])
     return (
@@ -129,12 +127,12 @@ def result_of(run: Run, defaults: Defaults, search_seeds: Sequence[int]) -> Resu
 
 
 def corpus_of(configuration: Mapping[str, Any]) -> str:
-    """The name of a corpus in runs.csv: its choice, and the beginning of its text's fingerprint."""
+    """The name of a corpus in runs.csv: its choice, and the start of its text's fingerprint."""
     return f"{configuration['data']}-{configuration['text'][:8]}"
 
 
 def curve_rows(run: Run, result: Result) -> list[dict[str, object]]:
-    """The validations of a run, rows of curves.csv."""
+    """The validations of a run as rows of curves.csv."""
     named = dict(zip(KEY_COLUMNS, result.key, strict=True))
     measured = zip(run.curve["tokens"], run.curve["val_loss"], strict=True)
     return [{**named, "at_tokens": int(tokens), "val_loss": round(loss, 5)} for tokens, loss in measured]
@@ -147,7 +145,7 @@ def read_results(file: Path) -> tuple[Result, ...]:
     """The rows of runs.csv; none if there is no such file.
 
     Raises:
-        UserError: naming the row that cannot be read.
+        UserError: names the row that cannot be read.
     """
     try:
         return TypeAdapter(tuple[Result, ...]).validate_python(tuple(read_csv(file)))
@@ -159,15 +157,15 @@ def read_results(file: Path) -> tuple[Result, ...]:
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, object]]:
-    """Rows of runs.csv in one order, so that the same results give the same file."""
+    """Rows of runs.csv in a canonical order."""
     return [asdict(result) for result in sorted(results, key=lambda result: result.key)]
 
 
 def pooled_sd(results: Iterable[Result]) -> tuple[float, int]:
-    """The standard deviation of the last loss over seeds, pooled over all arms, budgets and settings.
+    """The standard deviation of the final loss over seeds, pooled over all arms, budgets and settings.
 
     Returns:
-        It in nats, and its degrees of freedom; NaN and 0 where no arm has two seeds.
+        The standard deviation in nats, and its degrees of freedom; NaN and 0 if no arm has two seeds.
     """
     groups: dict[tuple[object, ...], list[float]] = {}
     for result in results:
@@ -178,7 +176,7 @@ def pooled_sd(results: Iterable[Result]) -> tuple[float, int]:
 
 
 def seeds_needed(sd: float, margin: float) -> int:
-    """How many seeds make the 95 % interval of a mean no wider than +- margin, for values of this SD."""
+    """The number of seeds for which the 95 % interval of a mean is at most +- margin, for values with this SD."""
     seeds = 2
     while stats.t.ppf(0.5 + CONFIDENCE / 2, seeds - 1) * sd / math.sqrt(seeds) > margin:
         seeds += 1

@@ -1,4 +1,4 @@
-"""Runs, read back from a sweep's folder."""
+"""Reads runs from a sweep's folder."""
 
 import itertools
 import os
@@ -11,9 +11,9 @@ from typing import Any, Required
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.config.schema import NOT_THE_CURVE, check_plain
+from posenc.config.schema import NOT_IN_IDENTITY, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths, read
@@ -21,16 +21,16 @@ from posenc.storage.reading import check_types, leaves, read_json, read_mapping
 from posenc.storage.run_directory import failed_jobs, read_summary
 
 AXES = ("step", "tokens", "seconds")
-"""What a curve can be drawn against."""
+"""The x axes of a curve."""
 
 NOT_SEARCHED = ("pos", "seed", "val_loss", "best", "edge")
-"""What a trial of a search has beside the values it tried."""
+"""Keys of a trial other than the hyperparameters it tried."""
 
 DIVERGED = 1e6
-"""Nats per token that no model which has learnt anything, or nothing, comes to."""
+"""Nats per token, far above the loss of an untrained model."""
 
 MEASURES = ("val_loss", "previous_token", "induction")
-"""What a validation measures, of METRICS; the last two are the best attention head's."""
+"""The METRICS of a validation; the last two are of the best attention head."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Run:
     """One finished or unfinished run.
 
     Attributes:
-        source: where it was read.
-        scheme, seed: its place in the comparison.
-        budget: steps it was to be trained for.
-        setting: what else made it what it is, by dotted key; equal settings differ in scheme and seed only.
-        curve: AXES and MEASURES, each (validations,); NaN where something was not measured.
-        summary: what it wrote at its end; empty while it is being trained.
-        heads: every attention head after every validation, as read from attention.csv.
-        lengths: the finished model in longer windows, if it was evaluated there.
+        source: where it was read from.
+        scheme, seed: identify it within the comparison.
+        budget: number of steps of the full run.
+        setting: the rest of its configuration, by dotted key; runs with equal settings differ only in scheme and seed.
+        curve: AXES and MEASURES, each (validations,); NaN where a value was not measured.
+        summary: written at its end; empty while it is being trained.
+        heads: every attention head after every validation, from attention.csv.
+        lengths: evaluation in longer windows, if there is one.
     """
 
     source: str
@@ -71,7 +71,7 @@ class Run:
         return float(self.curve["val_loss"][-1])
 
     def until(self, step: int) -> "Run":
-        """The same run, cut after a step."""
+        """The same run, truncated after a step."""
         inside = self.curve["step"] <= step
         return replace(self, curve={name: values[inside] for name, values in self.curve.items()})
 
@@ -82,16 +82,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a folder holds.
+    """The runs of a folder.
 
     Attributes:
         name: of the experiment.
         runs: those that can be compared.
-        notices: a sentence for each that cannot, and why.
-        diverged: those whose loss is NaN or infinite; they are in no mean, and must not be forgotten.
-        search: what `experiment=tuned` tried before, if it did: a mapping a trial.
-        command: how the last sweep of these was started, as far as it is known.
-        source: where they were read.
+        notices: for each of the others, why not.
+        diverged: runs whose loss is NaN or infinite; not part of any mean, but reported.
+        search: the trials of `experiment=tuned`, if any.
+        command: that started the last sweep, if known.
+        source: where they were read from.
     """
 
     name: str
@@ -104,12 +104,12 @@ class Sweep:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The keys that a search tried values of."""
+        """The hyperparameters of the search."""
         return tuple(dict.fromkeys(key for trial in self.search for key in trial if key not in NOT_SEARCHED))
 
 
 def read_folder(folder: Path) -> Sweep:
-    """Every run below runs/<experiment>.
+    """Every run in runs/<experiment>.
 
     Raises:
         UserError: if there is none with a validation.
@@ -117,8 +117,8 @@ def read_folder(folder: Path) -> Sweep:
     directories, unreadable = _directories(folder)
     if not directories and not unreadable:
         known = sorted({str(run.parents[1]) for run in _at_any_depth(folder)})
-        there = f"; there are {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
-        raise UserError(f"no runs in {folder}{there}")
+        hint = f"; found {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
+        raise UserError(f"no runs in {folder}{hint}")
     runs, diverged, notices = sort_out(_attempts(directories))
     tried, command, damaged = _notes(folder)
     notices = (*unreadable, *notices, *damaged)
@@ -133,7 +133,7 @@ def read_folder(folder: Path) -> Sweep:
 
 
 def _directories(folder: Path) -> tuple[list[Path], list[str]]:
-    """Those of the runs below runs/<experiment>, and a sentence for each folder that cannot be read."""
+    """The run directories in runs/<experiment>, and a notice for each folder that cannot be read."""
     found: list[Path] = []
     notices = []
     for scheme in sorted(filter(os.path.isdir, _entries(folder))):
@@ -154,21 +154,18 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _at_any_depth(folder: Path) -> list[Path]:
-    places = (Path(place) for place, _, files in os.walk(folder) if "config.yaml" in files)
-    return sorted(place for place in places if place.name.startswith("seed"))
+    directories = (Path(path) for path, _, files in os.walk(folder) if "config.yaml" in files)
+    return sorted(directory for directory in directories if directory.name.startswith("seed"))
 
 
 def finished_runs(folder: Path) -> tuple[Run, ...]:
-    """Every finished run below a folder, at any depth and of any budget; those whose loss is NaN are left out."""
+    """Every finished run in a folder, at any depth and with any budget, except diverged ones."""
     runs, _, _ = sort_out(_attempts(_at_any_depth(folder)))
     return tuple(run for run in runs if run.finished)
 
 
 def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
-    """The trials of a sweep's search, the command of the last sweep, and a sentence for each job that failed in it.
-
-    And one for each file that cannot be read.
-    """
+    """The trials of a search, the command of the last sweep, and notices of failed jobs and unreadable files."""
     notices = []
     tried: tuple[Mapping[str, Any], ...] = ()
     command = ""
@@ -188,7 +185,7 @@ def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str,
 
 
 class _Trial(TypedDict, total=False):
-    """What every trial has beside the values it tried."""
+    """The keys that every trial has."""
 
     __pydantic_config__ = {"strict": True}  # type: ignore[misc]
     pos: Required[str]
@@ -207,7 +204,7 @@ def _search(file: Path) -> tuple[Mapping[str, Any], ...]:
 
 
 def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs with what was evaluated in longer windows, and a sentence for each file that is not to be trusted."""
+    """The runs with their evaluation in longer windows, and a notice for each invalid file."""
     evaluated, notices = [], []
     for run in runs:
         try:
@@ -219,19 +216,19 @@ def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]
 
 
 def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """Without the runs of an earlier search, whose best was another."""
+    """The runs of the current search, and notices for those of earlier ones."""
     best = {trial["pos"]: {k: v for k, v in trial.items() if k not in NOT_SEARCHED} for trial in tried if trial["best"]}
 
-    def chosen(run: Run) -> bool:
-        wanted = best.get(run.scheme, {})
-        return all(run.setting.get(key) == canonical(value) for key, value in wanted.items())
+    def current(run: Run) -> bool:
+        expected = best.get(run.scheme, {})
+        return all(run.setting.get(key) == canonical(value) for key, value in expected.items())
 
-    kept, others = [run for run in runs if chosen(run)], [run for run in runs if not chosen(run)]
-    return tuple(kept), tuple(f"{run.source} is of an earlier search; left out" for run in others)
+    kept, others = [run for run in runs if current(run)], [run for run in runs if not current(run)]
+    return tuple(kept), tuple(f"{run.source} is from an earlier search; left out" for run in others)
 
 
 def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
-    """The sound runs, the diverged ones, and a sentence for all that was left out."""
+    """The valid runs, the diverged ones, and a notice for each that was left out."""
     runs: list[Run] = []
     diverged, notices = [], []
     for attempt in attempts:
@@ -264,7 +261,7 @@ def _attempts(directories: list[Path]) -> Iterator[Run | str]:
 def _read_run(directory: Path) -> Run | str:
     config = read_mapping(directory / "config.yaml")
     if not (isinstance(config["choices"]["pos"], str) and type(config["seed"]) is type(config["steps"]) is int):
-        raise UserError(f"{directory / 'config.yaml'} is not one that this program writes")
+        raise UserError(f"{directory / 'config.yaml'} was not written by this program")
     check_plain("pos", config["choices"]["pos"])
     measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
     if not measured:
@@ -277,7 +274,7 @@ def _read_run(directory: Path) -> Run | str:
 def _heads(file: Path) -> tuple[Mapping[str, float], ...]:
     rows = read_numbers(file)
     if not all(row.get(name, np.nan).is_integer() for row in rows for name in ("layer", "head")):
-        raise UserError(f"{file} cannot be read: a row has no layer, or no head")
+        raise UserError(f"{file} cannot be read: a row has no layer or head")
     return tuple(rows)
 
 
@@ -288,7 +285,7 @@ def run_of(
     summary: Mapping[str, Any],
     heads: tuple[Mapping[str, float], ...] = (),
 ) -> Run:
-    """A run from its configuration, the rows of its validations and its summary.
+    """A run from its configuration, validation rows and summary.
 
     Raises:
         UserError: if the rows are not in order.
@@ -296,7 +293,7 @@ def run_of(
     curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
     for axis in AXES:
         if not (np.isfinite(curve[axis]).all() and (np.diff(curve[axis]) > 0).all()):
-            raise UserError(f"{source} cannot be read: {axis} do not grow from validation to validation")
+            raise UserError(f"{source} cannot be read: {axis} must increase from validation to validation")
     setting = {key: canonical(value) for key, value in flat(config)}
     if "precision" in summary:
         setting["precision"] = summary["precision"]
@@ -304,7 +301,7 @@ def run_of(
 
 
 def canonical(value: Any) -> Any:
-    """One form for a value that can be written in several: 10000.0 is 10000."""
+    """Canonical form of a value: 10000.0 becomes 10000."""
     if isinstance(value, list):
         return [canonical(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -315,18 +312,18 @@ def _number(value: Any) -> float:
 
 
 def flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What two runs of a comparison must share, by dotted key; a group's choice stands under the group's name."""
-    aside = {*NOT_THE_CURVE, "seed", "choices", "attention_every", "log_every"} - {"data"}
+    """The configuration that runs of a comparison must share, by dotted key; choices are under their group's name."""
+    ignored = {*NOT_IN_IDENTITY, "seed", "choices", "attention_every", "log_every"} - {"data"}
     chosen = {
-        group: choice for group, choice in config["choices"].items() if group not in {*aside, "experiment", "pos"}
+        group: choice for group, choice in config["choices"].items() if group not in {*ignored, "experiment", "pos"}
     }
     yield from chosen.items()
-    rest = leaves({key: value for key, value in config.items() if key not in aside})
+    rest = leaves({key: value for key, value in config.items() if key not in ignored})
     yield from ((key, value) for key, value in rest if not key.endswith("_target_"))
 
 
 def _command(file: Path) -> str:
-    """The command line of the last sweep in a folder, from the multirun.yaml that Hydra writes."""
+    """The command line of the last sweep in a folder, from Hydra's multirun.yaml."""
     if not file.exists():
         return ""
     sweep = dict(leaves(read_mapping(file)))

@@ -1,4 +1,4 @@
-"""The search for each arm's hyperparameters: its trials, and the loss that a search of a given size comes to."""
+"""Hyperparameter search: the trials of each arm, and the expected best loss of k trials."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,12 +11,12 @@ from posenc.analysis.results import SEARCH, Result
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of hyperparameters of an arm.
+    """One setting of an arm's hyperparameters.
 
     Attributes:
-        lr, scale, base: the choice; empty where the scheme has none.
-        loss: at the end of the run, nats per token, mean over the seeds it was tried with.
-        seeds: how many.
+        lr, scale, base: the hyperparameters; empty if the scheme does not have them.
+        loss: final validation loss, nats per token, mean over seeds.
+        seeds: number of seeds.
     """
 
     lr: float
@@ -27,7 +27,7 @@ class Trial:
 
 
 def searches(results: Iterable[Result]) -> dict[int, dict[str, tuple[Trial, ...]]]:
-    """The trials of each arm, best first, by the tokens of their runs."""
+    """The trials of each arm, best first, by tokens per run."""
     found: dict[int, dict[str, dict[tuple[float, str, str], list[float]]]] = {}
     for result in results:
         if result.setting == SEARCH:
@@ -37,15 +37,15 @@ def searches(results: Iterable[Result]) -> dict[int, dict[str, tuple[Trial, ...]
 
 
 def _ranked(losses: Mapping[tuple[float, str, str], Sequence[float]]) -> tuple[Trial, ...]:
-    trials = (Trial(*choice, float(np.mean(found)), len(found)) for choice, found in losses.items())
+    trials = (Trial(*choice, float(np.mean(seeds)), len(seeds)) for choice, seeds in losses.items())
     return tuple(sorted(trials, key=lambda trial: trial.loss))
 
 
 def expected_best(losses: Sequence[float]) -> list[float]:
-    """The lowest loss that k of the trials come to, mean over all ways to draw k of them: k = 1 .. all.
+    """The expected lowest loss of k of the n trials, sampled without replacement, for k = 1 .. n.
 
-    With the losses sorted, the i-th of n (from 0) is the best of k in C(n - 1 - i, k - 1) of the C(n, k) draws
-    (Dodge et al. 2019, "Show Your Work", for draws with replacement).
+    With the losses sorted, the i-th (from 0) is the best of k in C(n - 1 - i, k - 1) of the C(n, k) samples (Dodge et
+    al. 2019, "Show Your Work", who sample with replacement).
     """
     ranked, n = sorted(losses), len(losses)
     return [

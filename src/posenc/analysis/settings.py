@@ -1,4 +1,4 @@
-"""The settings of a sweep: the keys it sweeps beside scheme and seed, and the runs at each of their values."""
+"""The settings of a sweep: the keys that vary apart from scheme and seed, and the runs at each of their values."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,10 +8,10 @@ from posenc.analysis.runs import Run
 
 
 def settings(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Any], list[Run]]]:
-    """The runs of each setting, with the keys that set it apart.
+    """The runs of each setting, with the keys that distinguish it.
 
-    A scheme without a key, such as none without pos.base, belongs to every value of it; so does one that has only one
-    value of a key of its own.
+    A scheme without a key, such as none without pos.base, belongs to every value of it, as does a scheme with a single
+    value of a `pos` key.
     """
     axes = swept_keys(runs)
     groups = []
@@ -25,9 +25,9 @@ def settings(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Any], list[Run]]]:
 
 
 def swept_keys(runs: Sequence[Run]) -> list[str]:
-    """The keys that take several values within a scheme: each combination is a panel of its own.
+    """The keys that take several values within a scheme; each combination is a panel.
 
-    A choice comes before the values it brings along, so that model=small is one key and not four.
+    A choice comes before the values that it sets, so that model=small is one key, not four.
     """
     keys = {key for run in runs for key in run.setting}
     axes: list[str] = []
@@ -43,9 +43,9 @@ def swept_keys(runs: Sequence[Run]) -> list[str]:
 
 
 def _values(runs: Sequence[Run], key: str) -> list[Any]:
-    """The different values of a key, numbers by size."""
-    different = {str(run.setting[key]): run.setting[key] for run in runs if key in run.setting}
-    return sorted(different.values(), key=_by_size)
+    """The distinct values of a key, numbers sorted numerically."""
+    distinct = {str(run.setting[key]): run.setting[key] for run in runs if key in run.setting}
+    return sorted(distinct.values(), key=_by_size)
 
 
 def _by_size(value: Any) -> tuple[bool, float, str]:
@@ -60,7 +60,7 @@ def _belongs(run: Run, key: str, value: Any, runs: Sequence[Run]) -> bool:
 
 
 def _following(setting: Mapping[str, Any], inside: Sequence[Run], runs: Sequence[Run]) -> dict[str, Any]:
-    """Choices that change together with a setting's: batch_size=64 alone would not tell that the data differ too."""
+    """Choices that change together with a setting's: batch_size=64 alone would hide that the data differ too."""
     keys = sorted({key for run in runs for key in run.setting if "." not in key} - setting.keys())
     shared = {key: _values(inside, key) for key in keys if len(_values(runs, key)) > 1}
     return {key: values[0] for key, values in shared.items() if len(values) == 1}

@@ -1,4 +1,4 @@
-"""Runs, read back from W&B's server: for sweeps that ran elsewhere."""
+"""Reads runs from W&B's server, for sweeps that ran elsewhere."""
 
 import functools
 import sys
@@ -10,8 +10,8 @@ from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, run_of, sort_out
 from posenc.errors import UserError, first_line
 from posenc.tracking.client import from_wandb, load, reach, shut_down, within
 
-PATIENCE = 60.0
-"""Seconds to wait for an answer of the server, by default."""
+TIMEOUT = 60.0
+"""Default seconds to wait for the server."""
 
 _SUMMARY = (
     "parameters",
@@ -35,7 +35,7 @@ def parse_source(source: str) -> tuple[str, str, str]:
     """Entity, project and group of wandb://entity/project/group.
 
     Raises:
-        UserError: if it looks otherwise.
+        UserError: if it does not have that form.
     """
     parts = source.removeprefix(WANDB).split("/")
     if not source.startswith(WANDB) or len(parts) != 3 or not all(parts):
@@ -44,44 +44,43 @@ def parse_source(source: str) -> tuple[str, str, str]:
 
 
 @contextmanager
-def answers(about: str) -> Iterator[None]:
-    """Whatever goes wrong inside while W&B is asked becomes one sentence, and nothing is left for the process's end.
+def wandb_errors(resource: str) -> Iterator[None]:
+    """Context that turns errors of W&B requests into one sentence, and shuts W&B down.
 
     Args:
-        about: what it is asked about.
+        resource: what is requested.
 
     Raises:
-        UserError: if W&B is missing, has no key, does not answer or has no such thing.
+        UserError: if W&B is not installed, has no key, does not respond or does not have the resource.
     """
     try:
         yield
     except UserError:
         raise
     except ImportError as error:
-        raise UserError(
-            f"{str(error.name).partition('.')[0]} is not installed, and {about} is on W&B's server"
-        ) from error
-    except Exception as error:  # W&B raises many kinds: no key, no network, no such project
-        raise UserError(f"W&B has no answer about {about}: {first_line(error)}") from error
+        package = str(error.name).partition(".")[0]
+        raise UserError(f"{package} is not installed, which is needed to read {resource} from W&B") from error
+    except Exception as error:  # W&B's errors have no common base class
+        raise UserError(f"the W&B request for {resource} failed: {first_line(error)}") from error
     finally:
         if "wandb" in sys.modules:
             shut_down(sys.modules["wandb"])
 
 
-def read_group(entity: str, project: str, group: str, api: Any = None, timeout: float = PATIENCE) -> Sweep:
-    """Every run of a group, which is what an experiment is called there.
+def read_group(entity: str, project: str, group: str, api: Any = None, timeout: float = TIMEOUT) -> Sweep:
+    """Every run of a W&B group; an experiment is a group.
 
     Args:
-        entity, project, group: where the runs are.
-        api: what to ask; by default W&B's public API with this machine's key.
+        entity, project, group: of the runs.
+        api: by default W&B's public API with this machine's key.
         timeout: seconds to wait for the list of the runs, and then for each of them.
 
     Raises:
-        UserError: if the server does not answer, or has no such runs.
+        UserError: if the server does not respond, or has no such runs.
     """
-    with answers(f"{entity}/{project}"):
-        asked = api or public_api(timeout)
-        found = within(timeout, lambda: list(asked.runs(f"{entity}/{project}", filters={"group": group})))
+    with wandb_errors(f"{entity}/{project}"):
+        client = api or public_api(timeout)
+        found = within(timeout, lambda: list(client.runs(f"{entity}/{project}", filters={"group": group})))
         runs, diverged, notices = sort_out(_attempts(found, timeout))
     if not runs:
         why = f": {'; '.join(notices)}" if notices else ""
@@ -96,7 +95,7 @@ def public_api(timeout: float) -> Any:
         timeout: seconds to wait for the server.
 
     Raises:
-        Exception: of many kinds, if the package, the key or the server is missing.
+        Exception: of various types, if the package, the key or the server is missing.
     """
     wandb = load()
     reach(wandb, timeout)
@@ -114,7 +113,7 @@ def _attempts(found: list[Any], timeout: float) -> Iterator[Run | str]:
 def _read_run(run: Any) -> Run | str:
     rows = [
         row for row in map(from_wandb, run.scan_history()) if row.get("val_loss") is not None
-    ]  # "NaN" is text there
+    ]  # W&B returns NaN as text
     if not rows:
         return f"{run.name} has no validation yet; left out"
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice
@@ -125,5 +124,5 @@ def _read_run(run: Any) -> Run | str:
 
 
 def _plain(value: Any) -> Any:
-    """W&B's nested values as dictionaries."""
+    """W&B's nested values as plain dictionaries."""
     return {key: _plain(inner) for key, inner in value.items()} if hasattr(value, "items") else value

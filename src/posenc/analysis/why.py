@@ -1,4 +1,4 @@
-"""What an intervention explains: how much of one arm's advantage another arm gains when it is given a part of it."""
+"""The effect of an intervention: the share of the reference's advantage that an arm has with it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,20 +10,20 @@ Curve = tuple[Sequence[float], Sequence[float]]
 """Steps and validation losses."""
 
 Curves = Mapping[int, Curve]
-"""Of one arm, by seed."""
+"""The curves of one arm by seed."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """An arm beside the reference, which has the advantage, and an origin, which lacks it.
+    """An arm compared with the reference, which has the advantage, and the origin, which lacks it.
 
     Attributes:
-        seeds: in which all three were trained.
-        share: of the reference's advantage over the origin that the arm has, in the logarithm of steps to the origin's
-            lowest loss: 0 for the origin, 1 for the reference. Infinite where some seed never comes to that loss.
-        gain: likewise, in the last loss.
+        seeds: number of seeds with all three arms.
+        share: share of the reference's advantage over the origin, in the logarithm of the steps to the origin's lowest
+            loss: 0 for the origin, 1 for the reference. Infinite if a seed never reaches that loss.
+        gain: likewise, in the final loss.
         last_loss: nats per token.
-        steps: to each level, geometric mean; infinite where some seed never comes to it.
+        steps: to each level, geometric mean; infinite if a seed never reaches it.
     """
 
     seeds: int
@@ -34,11 +34,11 @@ class Effect:
 
 
 def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[float]) -> Effect | None:
-    """The effect of an intervention, seed by seed; None where no seed has all three.
+    """The effect of an intervention, seed by seed; None if no seed has all three arms.
 
     Args:
         arm: with the intervention.
-        origin: what it was done to, or the arm without any positions.
+        origin: without it, or without any positions.
         reference: the arm whose advantage is to be explained.
         levels: nats per token.
     """
@@ -50,7 +50,7 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
     return Effect(
         len(seeds),
         figures_only(mean(shares)),
-        figures_only(mean([(of_origin - own) / (of_origin - best) for of_origin, own, best in ends])),
+        figures_only(mean([(start - own) / (start - best) for start, own, best in ends])),
         figures_only(mean([arm[seed][1][-1] for seed in seeds])),
         tuple(math.exp(mean([math.log(reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
     )
@@ -59,10 +59,10 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
 def share_of_advantage(arm: Curve, origin: Curve, reference: Curve) -> float:
     """log(S_origin / S_arm) / log(S_origin / S_reference), where S is the steps to the origin's lowest loss."""
     level = min(origin[1])
-    needed, of_reference, of_origin = (reached(*curve, level) for curve in (arm, reference, origin))
-    if math.isinf(needed):
+    steps, reference_steps, origin_steps = (reached(*curve, level) for curve in (arm, reference, origin))
+    if math.isinf(steps):
         return math.inf
-    return math.log(of_origin / needed) / math.log(of_origin / of_reference)
+    return math.log(origin_steps / steps) / math.log(origin_steps / reference_steps)
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Group:
     """Interventions of one kind.
 
     Attributes:
-        what: the kind, in a line.
-        origin: the name of the arm that they are held against; None for the arms that others are held against.
-        axis: what the names of the arms are values of, if they are numbers on an axis; else None.
-        effects: of each arm that has been trained, by name.
+        what: description of the kind.
+        origin: the name of the origin; None for the group of origins and references.
+        axis: the quantity of which the arms' names are values, if they are numbers; otherwise None.
+        effects: by name, for each arm that has been trained.
     """
 
     what: str
@@ -83,5 +83,5 @@ class Group:
 
     @property
     def explains(self) -> bool:
-        """Whether there is a share of anything to show."""
+        """Whether there are shares to show."""
         return self.origin is not None and bool(self.effects)

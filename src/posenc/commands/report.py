@@ -5,7 +5,7 @@ from pathlib import Path
 
 from posenc.config.command_line import Arguments, one_sentence_errors
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds to wait for an answer of W&B's server, by default."""
 
 
@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
     parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
     parser.add_argument("--busy", action="store_true", help="the machine did other work: say nothing about time")
-    parser.add_argument("--timeout", type=float, default=PATIENCE, help="seconds to wait for each answer of W&B")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for each answer of W&B")
     arguments = sys.argv[1:] if arguments is None else arguments
     with one_sentence_errors(arguments):
         given = parser.parse_args(arguments)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from posenc.analysis.wandb_runs import PATIENCE, answers, parse_source, public_api, read_group
+from posenc.analysis.wandb_runs import TIMEOUT, parse_source, public_api, read_group, wandb_errors
 from posenc.config.command_line import one_sentence_errors
 from posenc.tracking.client import within
 
@@ -14,14 +14,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("source", help="wandb://entity/project/group")
     parser.add_argument("--baseline", help="the scheme the others are held against; default: sinusoidal, where it is")
     parser.add_argument("--draft", action="store_true", help="only you can see it")
-    parser.add_argument("--timeout", type=float, default=PATIENCE, help="seconds to wait for each answer of the server")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for each answer of the server")
     arguments = sys.argv[1:] if arguments is None else arguments
     with one_sentence_errors(arguments):
         given = parser.parse_args(arguments)
         print(f"Report: {report(given.source, given.baseline, given.draft, given.timeout)}")
 
 
-def report(source: str, baseline: str | None = None, draft: bool = False, timeout: float = PATIENCE) -> str:
+def report(source: str, baseline: str | None = None, draft: bool = False, timeout: float = TIMEOUT) -> str:
     """Read a sweep from W&B's server, and save the comparison there.
 
     Args:
@@ -39,11 +39,11 @@ def report(source: str, baseline: str | None = None, draft: bool = False, timeou
     from posenc.analysis.comparison import compare
 
     entity, project, group = parse_source(source)
-    with answers(f"{entity}/{project}"):
+    with wandb_errors(f"{entity}/{project}"):
         import wandb_workspaces.reports.v2  # noqa: F401  before the runs are read, which takes long
     sweep = read_group(entity, project, group, timeout=timeout)
     comparison = compare(sweep, baseline)
-    with answers(f"a report in {entity}/{project}"):
+    with wandb_errors(f"a report in {entity}/{project}"):
         from posenc.report.wandb import build
 
         public_api(timeout)

@@ -1,1 +1,1 @@
-"""From YAML and a command line to objects, and every refusal on that way in one sentence."""
+"""From YAML and command line to validated objects, with one-sentence errors."""

@@ -1,4 +1,4 @@
-"""What goes wrong on a command line, reported in one sentence on stderr."""
+"""One-sentence error messages for the command line."""
 
 import argparse
 import codecs
@@ -17,43 +17,43 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.files import choices_in
-from posenc.config.overrides import LOOKS, MULTIRUN, check_sweep, not_a_choice, refuse, unknown_key
-from posenc.config.secrets import hidden, refuse_secrets
+from posenc.config.overrides import MULTIRUN, SYNTAX_HINT, check_arguments, check_sweep, not_a_choice, unknown_key
+from posenc.config.secrets import check_no_secrets, redact
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, printable
 
 INTERRUPTED = 130
 
 READERS = ("posenc.commands.train", __name__, "posenc.config.compose", "posenc.config.overrides")
-"""The modules that have libraries read the command line; a library that others call fails by a fault of theirs."""
+"""Modules that pass the command line to libraries; library errors in other modules are bugs of the program."""
 
 PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
-"""What stands for a character on a terminal that does not know it."""
+"""Replacements for characters that the terminal's encoding lacks."""
 
 LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
 
 @contextmanager
 def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None) -> Iterator[None]:
-    """Turn what a user can cause into one sentence and an exit code: 2 for a wrong command, 1 for a run that failed.
+    """Turn errors that a user can cause into one sentence and an exit code: 2 for invalid input, 1 for a failed run.
 
-    After a signal it is 128 and the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
+    After a signal the exit code is 128 plus its number: 130 for Ctrl-C, 143 for SIGTERM.
 
     Args:
-        arguments: the command line, to say which of them is wrong.
-        conf: the folder of the configuration, to say what would be right.
+        arguments: the command line.
+        conf: the folder of the configuration files, for suggestions.
     """
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra raise its errors instead of printing them
-    print_anywhere()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra should raise its errors instead of printing them
+    replace_unencodable()
     try:
         adopt_srun()
-        refuse_secrets(arguments)
+        check_no_secrets(arguments)
         if conf is not None:
             check_working_directory()
-            refuse(arguments, choices_in(conf))
+            check_arguments(arguments, choices_in(conf))
             if MULTIRUN & set(arguments):
                 if this_rank().world_size > 1:
-                    raise UserError("a sweep starts the ranks of its runs itself: leave torchrun or srun away")
+                    raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
                 check_sweep(arguments, conf)
         yield
     except UserError as error:
@@ -63,13 +63,13 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     except RunError as error:
         _leave(str(error), FAILED)
     except Stopped as stopped:
-        if not this_rank().is_zero:  # all stop together, and one says so
+        if not this_rank().is_zero:  # all ranks stop together; only rank 0 reports it
             sys.exit(stopped.exit_code)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
         _leave("stopped", INTERRUPTED)
     except BrokenPipeError:
-        end = unread()
+        end = broken_pipe()
         _leave(str(end), end.exit_code)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("posenc"):
@@ -81,10 +81,10 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(first_line(error), MISUSE)
 
 
-def print_anywhere() -> None:
-    """Have a terminal that knows ASCII or Latin-1 only show what it can: a hyphen for a dash, ? for the rest."""
+def replace_unencodable() -> None:
+    """Replace characters that stdout cannot encode: a hyphen for a dash, ? for the rest."""
     codecs.register_error("plain", _plain)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has something else
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not in a notebook
         sys.stdout.reconfigure(errors="plain")
 
 
@@ -96,38 +96,38 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def check_working_directory() -> None:
     """
     Raises:
-        UserError: if the folder in which the command was given has been removed: nothing relative could be found.
+        UserError: if the working directory has been removed.
     """
     try:
         os.getcwd()
     except OSError as error:
-        raise UserError(f"the working directory cannot be used: {error.strerror}; cd into another") from error
+        raise UserError(f"the working directory cannot be used: {error.strerror}; change to another one") from error
 
 
-def unread() -> Stopped:
-    """The end of a program in `train.py | head`, whose output nobody reads any more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would complain again at its end
-    return Stopped(signal.SIGPIPE, "nobody reads what is printed any more")
+def broken_pipe() -> Stopped:
+    """The error for a broken pipe, as in `train.py | head`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python reports it again at exit
+    return Stopped(signal.SIGPIPE, "stdout was closed (broken pipe)")
 
 
 def _while_reading(error: Exception) -> bool:
-    """Whether a library raised an error while it read the command line: one of the program itself is a fault in it."""
+    """Whether a library raised the error while parsing the command line; otherwise it is a bug of the program."""
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
     ours = [name for name in modules if name.startswith(("__main__", "posenc.", "hydra_plugins.posenc"))]
     return modules[-1] != ours[-1] and ours[-1] in READERS
 
 
 class Arguments(argparse.ArgumentParser):
-    """A command line of our own, whose mistakes are reported in one sentence too."""
+    """An argument parser that reports errors in one sentence."""
 
     def error(self, message: str) -> NoReturn:
         _leave(f"{message}; see --help", MISUSE)
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
-    """The same command line with options such as -m before the key=value pairs, where Hydra's parser wants them.
+    """The command line with options such as -m before the key=value pairs, as Hydra's parser requires.
 
-    A value that begins with ~/ is a file at home, as for a shell.
+    Expands values that begin with ~/.
     """
     home = os.path.expanduser("~")
     at_home = [re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", argument) for argument in arguments]
@@ -135,7 +135,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leave(sentence: str, code: int) -> NoReturn:
-    report_error(LONG_WORD.sub(r"\1...\2", printable(hidden(sentence))), code)
+    report_error(LONG_WORD.sub(r"\1...\2", printable(redact(sentence))), code)
     sys.exit(code)
 
 
@@ -145,12 +145,12 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
     if ours is not None:
         return str(ours)
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: {LOOKS}"
+        return f"{error.override!r} cannot be read: {SYNTAX_HINT}"
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, choice = error.missing_cfg_file.rpartition("/")
         return not_a_choice(group, choice, error.options)
     if isinstance(error, ConfigCompositionException):
-        with suppress(HydraException):  # a group that is none of the defaults, such as sweep, composes no better here
+        with suppress(HydraException):  # a group that is not in the defaults, such as sweep, fails to compose here too
             if conf is not None and (unknown := unknown_key(arguments, conf)):
                 return unknown
         return " ".join(str(error).split())

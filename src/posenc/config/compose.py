@@ -1,4 +1,4 @@
-"""The configuration that a command line makes of the files in conf/, as Hydra composes it."""
+"""Composition of the configuration by Hydra."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from posenc.errors import UserError
 
 
 def register_resolvers() -> None:
-    """Make the functions that the configuration files use known to them, such as `${head_dim:width,heads}`."""
+    """Register the OmegaConf resolvers of the configuration files, such as `${head_dim:width,heads}`."""
     for name, function in (("head_dim", _head_dim), ("bidirectional", _bidirectional), ("name_of", _name_of)):
         OmegaConf.register_new_resolver(name, function, replace=True)
 
@@ -20,25 +20,25 @@ def register_resolvers() -> None:
 def _head_dim(width: Any, heads: Any) -> int:
     for key, value in (("model.width", width), ("model.heads", heads)):
         if not (type(value) is int and value > 0):
-            raise UserError(f"{key}={value} must be a whole number, at least 1")
+            raise UserError(f"{key}={value} must be an integer, at least 1")
     if width % heads:
         raise UserError(f"model.width={width} must be a multiple of model.heads={heads}")
     return width // heads
 
 
 def _bidirectional(objective: str) -> bool:
-    """Whether the objective, given by its `_target_`, lets a token see what comes after it."""
+    """Whether the objective, given by its `_target_`, uses bidirectional attention."""
     return not getattr(target("objective", objective), "causal", True)
 
 
 def _name_of(default: str, path: Any) -> str:
-    """What runs on a text of one's own are called: as the file or folder, or that around a glob like *.txt."""
+    """The name of runs on a local text: that of the file or folder, or of the folder of a glob like *.txt."""
     stems = [part.partition(".")[0] for part in reversed(Path(str(path or default)).parts)]
     return next(filter(None, (re.sub(r"\W+", "_", stem).strip("_")[:100] for stem in stems)), default)
 
 
 def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
-    """What train.py would be given for the same overrides: the configuration, and the choice made in each group.
+    """The configuration that train.py would use with these overrides, and the choice in each group.
 
     Args:
         conf: the folder of the configuration files.
@@ -49,12 +49,12 @@ def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str
 
 
 def with_hydra(conf: Path, overrides: Iterable[str]) -> DictConfig:
-    """The same configuration, with Hydra's own under the key `hydra`."""
+    """The same configuration, with Hydra's under the key `hydra`."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
     register_resolvers()
-    GlobalHydra.instance().clear()  # train.py may have ended with an error in the middle of composing
+    GlobalHydra.instance().clear()  # an error in the middle of composing leaves it set
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
         return compose("config", overrides=list(overrides), return_hydra_config=True)
 

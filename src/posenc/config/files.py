@@ -1,4 +1,4 @@
-"""The configuration files: where they are, the choices in each group, and what each file says of itself."""
+"""The configuration files: their folder, the choices in each group, and their descriptions."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ _PACKAGED = Path(__file__).parents[1] / "conf"
 _CHECKOUT = Path(__file__).parents[3] / "conf"
 
 CONF = _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
-"""Their folder: inside an installed package, and beside train.py in a checkout."""
+"""Their folder: inside the installed package, or next to train.py in a checkout."""
 
 
 def choices_in(conf: Path) -> dict[str, set[str]]:
@@ -19,7 +19,7 @@ def choices_in(conf: Path) -> dict[str, set[str]]:
 
 
 def description(file: Path) -> str:
-    """The first sentence of the comment that a configuration file opens with."""
+    """The first sentence of a configuration file's header comment."""
     comment = re.match(r"(?:# @package.*\n)?((?:# .+\n)+)", file.read_text())
     assert comment is not None, file
     text = " ".join(line.removeprefix("# ") for line in comment[1].splitlines())

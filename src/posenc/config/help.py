@@ -1,4 +1,4 @@
-"""What `train.py --help` prints: every choice as it is typed, with the first sentence of its file."""
+"""The text of `train.py --help`: every choice with the first sentence of its file."""
 
 import re
 import textwrap
@@ -15,22 +15,23 @@ train.py - train one language model and measure how fast it converges
 USAGE
   python train.py [group=choice ...] [key=value ...]
   python train.py -m key=value,value,...   every combination, and a comparison
-  `posenc train` does the same, in any folder.
+  `posenc train` is the same command, available in any folder.
 
 CHOICES
 {choices}
 
   -m hydra/launcher=
-    basic                    One run after the other, here (default)
-    joblib                   Several at a time, here: hydra.launcher.n_jobs=2
+    basic                    One run at a time, on this machine (default)
+    joblib                   In parallel, on this machine:
+                             hydra.launcher.n_jobs=2
     slurm                    One job per run, on a SLURM cluster:
                              hydra.launcher.partition=gpu
 
 KEYS
-  seed, steps, batch_size, context         what is trained, and for how long
-  eval_every, eval_windows, log_every, attention_every     when it is measured
-  name, runs, cache, rerun                 where it is written
-  pos.base, model.width, optim.lr, ...     every key of a choice: see --cfg job
+  seed, steps, batch_size, context         data and length of the run
+  eval_every, eval_windows, log_every, attention_every     measurements
+  name, runs, cache, rerun                 output
+  pos.base, model.width, optim.lr, ...     any key of a choice: see --cfg job
 
 EXAMPLES
   python train.py pos=rope
@@ -46,14 +47,14 @@ EXAMPLES
   python -m posenc.profile pos=rope
 
 OPTIONS
-  --cfg job         print every key and its value, and stop
-  -m, --multirun    every combination of the values given with commas
+  --cfg job         print every key and its value, and exit
+  -m, --multirun    run every combination of comma-separated values
   --version         print the version
-  --hydra-help      the options of Hydra, which reads this command line"""
+  --hydra-help      show the options of Hydra, which parses this command line"""
 
 
 def manual(conf: Path) -> str:
-    """The whole text, 80 columns wide.
+    """The full text, 80 columns wide.
 
     Args:
         conf: the folder of the configuration files.
@@ -73,7 +74,7 @@ def _groups(conf: Path) -> Iterator[str]:
 
 
 def _typed(group: str, choice: str, file: Path) -> str:
-    """What stands before a choice; before a sweep also the -m that its file quotes."""
+    """The prefix of a choice; for a sweep with the -m that its file quotes."""
     quoted = re.search(rf"train\.py (-m )?(\+?){group}={choice}\b", file.read_text())
     return f"{quoted[1] or ''}{quoted[2]}{group}=" if quoted else f"{group}="
 

@@ -1,8 +1,8 @@
-"""From configuration to objects: what `_target_` names is called with the values beside it.
+"""Instantiates a configuration: calls each `_target_` with the values of its group.
 
-Whatever it names is called, and a configuration may come from a stranger: with a run directory, or a command to paste.
-So it may name what belongs to its group only: a class or function of this package, or of one that is installed here
-and declares it under the entry points of the group, like `posenc.pos`.
+A configuration may be untrusted: it may come with a run directory, or a pasted command. So a `_target_` may only name a
+class or function that belongs to its group: one of this package, or one that an installed package declares as an entry
+point of the group, such as `posenc.pos`.
 """
 
 import os
@@ -19,14 +19,14 @@ from posenc.storage.resource_errors import out_of_memory
 
 @dataclass(frozen=True)
 class Group:
-    """Where a group's classes live.
+    """The classes of a group.
 
     Attributes:
-        room: the package or module.
+        package: the package or module that contains them.
         supplied: arguments of its classes that the program supplies, not the configuration.
     """
 
-    room: str
+    package: str
     supplied: frozenset[str] = frozenset()
 
 
@@ -44,56 +44,56 @@ GROUPS = {
     "schedule": Group("posenc.training.schedule"),
     "trainer": Group("posenc.training"),
 }
-"""In the order in which they are checked: modules of the first three do not import torch, so they answer at once."""
+"""In the order in which they are checked: the first three do not import torch, so their errors come quickly."""
 
 
 def target(group: str, name: Any) -> Callable[..., Any]:
-    """What a group's `_target_` names. Nothing else is imported to find out, and nothing is called.
+    """Resolve a group's `_target_` without importing or calling anything else.
 
     Args:
-        group: with the groups it lies in, like model.family.
+        group: with its parent groups, such as model.family.
         name: dotted, from a configuration.
 
     Raises:
-        UserError: if there is no such group, or it names what is neither public in the group's room nor declared.
+        UserError: if there is no such group, or the name is neither in the group's package nor declared.
     """
     if group not in GROUPS:
         raise UserError(f"{group} is not a key; see --help and --cfg job")
-    room = GROUPS[group].room
-    if re.fullmatch(rf"{re.escape(room)}(\.[a-z]\w*)*\.[A-Za-z]\w*", str(name), re.ASCII):
-        found = _found(*str(name).rpartition(".")[::2])
-        if callable(found) and str(getattr(found, "__module__", "")).startswith(room):
+    package = GROUPS[group].package
+    if re.fullmatch(rf"{re.escape(package)}(\.[a-z]\w*)*\.[A-Za-z]\w*", str(name), re.ASCII):
+        found = _find(*str(name).rpartition(".")[::2])
+        if callable(found) and str(getattr(found, "__module__", "")).startswith(package):
             return found
     for declared in entry_points(group=f"posenc.{group}"):
         if declared.value.replace(":", ".") == name:
             return declared.load()
     raise UserError(
-        f"{group}._target_={name} must name a class or function of {room}, or of a module in it, "
-        f"or one that an installed package declares among the entry points of posenc.{group}"
+        f"{group}._target_={name} must name a class or function of {package}, or of a module in it, "
+        f"or one that an installed package declares as an entry point of posenc.{group}"
     )
 
 
-def _found(module: str, name: str) -> Any:
+def _find(module: str, name: str) -> Any:
     try:
         return getattr(import_module(module), name, None)
     except ModuleNotFoundError as error:
         if error.name is not None and not error.name.startswith("posenc"):
-            raise  # a package that ours needs
+            raise  # a missing dependency
         return None
 
 
 def build(configuration: Mapping[str, Any], group: str, within: str = "", **supplied: Any) -> Any:
-    """Call what a group's `_target_` names, with its values, the groups inside it and what the program supplies.
+    """Call a group's `_target_` with its values, its subgroups and the supplied arguments.
 
     Args:
-        configuration: holds the group.
+        configuration: contains the group.
         group: its name.
-        within: the names of the groups it lies in, each with a dot behind it.
+        within: its parent groups, each followed by a dot.
         supplied: further arguments.
 
     Raises:
-        UserError: if it names what is not to be called, refuses a value, or does not fit in memory; the sentence names
-            the key with its group.
+        UserError: if the target is not allowed, rejects a value, or does not fit in memory; the message names the key
+            with its group.
     """
     values = configuration[group]
     call = target(f"{within}{group}", values["_target_"])
@@ -113,7 +113,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
 
 
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
-    """Refuse a scheme or an attention of another size than the model's."""
+    """Check that the sizes of scheme and attention match the model's."""
     model = configuration["model"]
     sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
         "head_dim": model["width"] // max(1, model["heads"])
@@ -122,22 +122,22 @@ def _check_sizes(configuration: Mapping[str, Any]) -> None:
         for key, size in sizes.items():
             given = configuration[group].get(key, size)
             if given != size:
-                raise UserError(f"{group}.{key}={given} must be {size}, as the model has it")
+                raise UserError(f"{group}.{key}={given} must be {size}, as in the model")
 
 
 def _check_memory(configuration: Mapping[str, Any], vocab_size: int) -> None:
-    """Refuse what no machine like this could hold, before it is asked to: it might try for long, or be killed.
+    """Reject sizes that cannot fit into memory up front, since allocating might take long or get the process killed.
 
-    Counted are the least that a model's weights and the token numbers of a batch take.
+    Counts a lower bound for the model's weights and for the token ids of a batch.
     """
     model, batch = configuration["model"], configuration["batch_size"] * configuration["context"]
     layers, width = model["layers"], model["width"]
     weights = f"the weights of model.layers={layers}, model.width={width} and {vocab_size} tokens"
     tokens = f"the tokens of batch_size={configuration['batch_size']} windows of context={configuration['context']}"
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for what, needed in ((weights, 4 * (2 * layers * width**2 + vocab_size * width)), (tokens, 8 * batch)):
-        if needed > there:
-            sizes = f"at least {needed / 2**30:,.0f} GiB, and this machine has {there / 2**30:,.0f} GiB of memory"
+        if needed > total:
+            sizes = f"at least {needed / 2**30:,.0f} GiB, but this machine has {total / 2**30:,.0f} GiB of memory"
             raise UserError(f"{what} need {sizes}")
 
 
@@ -145,7 +145,7 @@ def build_model(configuration: Mapping[str, Any], objective: Any) -> Any:
     """The model of a configuration, with the initial weights of its seed.
 
     Raises:
-        UserError: if a value is refused.
+        UserError: if a value is invalid.
     """
     _check_sizes(configuration)
     _check_memory(configuration, objective.vocab_size)

@@ -1,4 +1,4 @@
-"""What a command line may not say: keys and choices that are not there, and what Hydra would take but must not."""
+"""Checks of the command line: unknown keys and choices, and overrides that Hydra would accept but must not."""
 
 import math
 import re
@@ -17,51 +17,51 @@ from posenc.config.schema import check, nearest
 from posenc.errors import UserError, first_line
 
 HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.")
-"""Of Hydra's own keys those that can be set: the others say where it writes, what it logs and what it calls."""
+"""The keys of Hydra that can be set; the others control where it writes, what it logs and what it calls."""
 
-LOOKS = """arguments look like pos=rope or optim.lr=0.001, and what is no plain word is quoted twice, 'name="a=b"'"""
-"""The end of a sentence."""
+SYNTAX_HINT = """arguments look like pos=rope or optim.lr=0.001; quote special characters twice, 'name="a=b"'"""
+"""The end of an error message."""
 
 MULTIRUN = {"-m", "--multirun"}
 
-LONGEST_SWEEP = 10_000
-"""Runs; more are a slip of the hand, and would fill the memory before the first begins."""
+MAX_RUNS = 10_000
+"""Maximum size of a sweep; more runs are probably a typo, and would fill the memory before the first one starts."""
 
 SWEPT = "hydra.sweeper.params."
-"""What follows it is a key again, of the jobs."""
+"""Prefix of the keys that a sweep varies."""
 
 ENVIRONMENT = re.compile(r"\$\{\s*oc\.env\b")
-"""How a value would be read from the environment, where secrets are."""
+"""The resolver that reads environment variables, which may be secrets."""
 
 
 def parsed(arguments: Sequence[str]) -> list[Override]:
     """The overrides of a command line, without its flags.
 
     Raises:
-        UserError: for a flag that there is not.
-        OverrideParseException: if an override cannot be read.
+        UserError: for an unknown flag.
+        OverrideParseException: if an override cannot be parsed.
     """
 
-    def refused(sentence: str) -> NoReturn:
-        raise UserError(f"{sentence}; see --help")
+    def error(message: str) -> NoReturn:
+        raise UserError(f"{message}; see --help")
 
     flags = hydra_arguments()
-    setattr(flags, "error", refused)  # noqa: B010  it would print a page and exit
+    setattr(flags, "error", error)  # noqa: B010  the default prints the usage and exits
     return [_parsed(argument) for argument in flags.parse_args(list(arguments)).overrides]
 
 
 def _parsed(argument: str) -> Override:
     try:
         return OverridesParser.create().parse_overrides([argument])[0]
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, hundreds of brackets
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, hundreds of brackets
         raise UserError(f"{argument!r} cannot be read: {first_line(error)}") from error
 
 
 def values_of(override: Override) -> list[str]:
-    """The value of an override, or all that it sweeps over, as text.
+    """The value of an override, or all values that it sweeps over, as text.
 
     Raises:
-        UserError: if it sweeps over more than a sweep may have, or over what is nowhere listed.
+        UserError: if it has too many values, or its values are not listed.
     """
     if override.is_sweep_override():
         _check_listed(override)
@@ -76,41 +76,41 @@ def _check_listed(override: Override) -> None:
         raise UserError(f"{override.input_line} cannot be swept: list the values, like pos=none,rope")
     if isinstance(swept, RangeSweep):
         if not swept.step or swept.start is None or swept.stop is None:
-            raise UserError(f"{override.input_line} never ends: its step must not be 0")
-        if (swept.stop - swept.start) / swept.step > LONGEST_SWEEP:
-            raise UserError(f"{override.input_line} has too many values: a sweep has at most {LONGEST_SWEEP:,} runs")
+            raise UserError(f"{override.input_line} is infinite: its step must not be 0")
+        if (swept.stop - swept.start) / swept.step > MAX_RUNS:
+            raise UserError(f"{override.input_line} has too many values: a sweep has at most {MAX_RUNS:,} runs")
 
 
-def refuse(arguments: Sequence[str], groups: Mapping[str, Collection[str]]) -> None:
-    """Refuse what would call, read or write something outside of a run, and choices that are not there.
+def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[str]]) -> None:
+    """Reject unknown choices, and arguments that would call, read or write anything outside of a run.
 
     Args:
         arguments: the command line.
-        groups: the choices there are in each group.
+        groups: the choices of each group.
 
     Raises:
-        UserError: on the first argument that may not be there. Nothing has been done by then.
+        UserError: on the first invalid argument, before anything has been done.
     """
     for argument in arguments:
         if any("\ud800" <= character <= "\udfff" for character in argument):
             raise UserError(f"{argument!r} is not UTF-8")
         if argument.startswith("--experimental-rerun"):
-            raise UserError("--experimental-rerun would run what a file says, and is not offered")
+            raise UserError("--experimental-rerun would execute a file's contents, and is not supported")
         if ENVIRONMENT.search(argument):
             raise UserError(
-                f"{argument} would write the environment into the run's files: give the value, if it is no secret"
+                f"{argument} would write an environment variable into the run's files: pass its value instead"
             )
     for override in parsed(arguments):
         key = override.key_or_group
         if not key:
-            raise UserError(f"{override.input_line!r} cannot be read: {LOOKS}")
+            raise UserError(f"{override.input_line!r} cannot be read: {SYNTAX_HINT}")
         swept = values_of(override) if override.is_sweep_override() else []
         if swept and not MULTIRUN & set(arguments):
             value = str(override.input_line).partition("=")[2]
             raise UserError(f"{override.input_line} is a sweep: add -m, or quote it twice, '{key}=\"{value}\"'")
         if key in groups and not override.is_delete():
             for choice in values_of(override):
-                # Of Hydra's own groups there are more choices than files here: it says itself which.
+                # Hydra's own groups have more choices than there are files here; it checks them itself.
                 known = re.fullmatch(r"\w+", choice) if key.startswith("hydra/") else choice in groups[key]
                 if not known:
                     raise UserError(not_a_choice(key, choice, groups[key]))
@@ -119,7 +119,7 @@ def refuse(arguments: Sequence[str], groups: Mapping[str, Collection[str]]) -> N
 
 
 def not_a_choice(group: str, choice: str, choices: Collection[str]) -> str:
-    """The sentence for a choice that is not there."""
+    """The error message for an unknown choice."""
     return (
         f"{group}={choice} is not a choice; {nearest(choice, choices, f'{group}=')} "
         f"({group} is one of {', '.join(sorted(choices))})"
@@ -137,17 +137,16 @@ def _keys(key: str, value: Any) -> Iterator[str]:
 def _check_key(key: str) -> None:
     key = key.removeprefix(SWEPT)
     if any(part.startswith("_") for part in key.split(".")):
-        chosen = "what is built is chosen, like pos=rope; a class of your own gets a file in conf/"
-        raise UserError(f"{key} cannot be set: {chosen}")
+        hint = "choose what to build, like pos=rope, or add a file for your own class to conf/"
+        raise UserError(f"{key} cannot be set: {hint}")
     if re.match(r"hydra\b", key) and not key.startswith(HYDRAS_OWN):
         raise UserError(
-            f"{key} cannot be set: of Hydra's keys only those of hydra/launcher and hydra/sweeper can, "
-            "and runs= says where runs are written"
+            f"{key} cannot be set: only Hydra's launcher and sweeper keys can; use runs= for the output folder"
         )
 
 
 def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
-    """Which argument names a key that is not there, and which ones are near it; in a sweep, with each of its choices.
+    """The error message for the first unknown key, with suggestions, checked for each choice of a sweep; or None.
 
     Raises:
         HydraException: if the choices do not compose.
@@ -174,12 +173,12 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
             known = {name for name in set(groups).union(*keys.values()) if name.startswith("hydra") is hydras}
             return f"{key} is not a key; {nearest(key, known)}"
         if lacking:
-            return f"{key} is not a key with {lacking[0]}: sweep it apart"
+            return f"{key} is not a key with {lacking[0]}: use separate sweeps"
     return None
 
 
 def _dotted(tree: object, prefix: str = "") -> Iterator[str]:
-    """Every key of a tree of dictionaries, like optim.lr."""
+    """Every key of nested dictionaries, such as optim.lr."""
     if isinstance(tree, dict):
         for key, value in tree.items():
             if not str(key).startswith("_"):
@@ -188,36 +187,36 @@ def _dotted(tree: object, prefix: str = "") -> Iterator[str]:
 
 
 def check_single_run(hydra: Any) -> None:
-    """Check that one run was meant: a sweep without -m would train one of its runs here, alone and without a word.
+    """Check that a single run was intended: a sweep without -m would silently train only one of its runs.
+
+    An experiment that sweeps only over the seed, because everything else is given, counts as a single run.
 
     Args:
-        hydra: Hydra's own configuration of the run.
-
-    An experiment whose sweep has only the seed left open, since the rest is given, is one run.
+        hydra: Hydra's configuration of the run.
 
     Raises:
-        UserError: if a launcher, a sweeper, or values to sweep were chosen.
+        UserError: if a launcher, a sweeper, or values to sweep are given.
     """
     given = [*hydra.overrides.hydra, *hydra.overrides.task]
     choices = hydra.runtime.choices
     left_open = set(hydra.sweeper.get("params") or ()) - {one.partition("=")[0] for one in given} - {"seed"}
     if choices["hydra/launcher"] != "basic":
-        words = r"hydra/launcher="
+        pattern = r"hydra/launcher="
     elif choices["hydra/sweeper"] != "basic" or left_open:
-        words = r"\+?(sweep|experiment)=|\+?hydra.sweeper"
+        pattern = r"\+?(sweep|experiment)=|\+?hydra.sweeper"
     else:
         return
-    raise UserError(f"{' '.join(one for one in given if re.match(words, one))} is a sweep: add -m")
+    raise UserError(f"{' '.join(argument for argument in given if re.match(pattern, argument))} is a sweep: add -m")
 
 
 def check_sweep(arguments: Sequence[str], conf: Path) -> None:
-    """Check the keys of a sweep, all that its jobs share, and where it is to be written; of swept groups the first.
+    """Check the keys of a sweep, the values that all jobs share, and its output folder.
 
-    A sweep writes before it looks at its jobs, and would find a mistake after hours of the right ones. But a value that
-    is swept may be wrong: its job fails, and the others are trained.
+    Otherwise an error might show up only after hours of training. Swept values may be invalid: their jobs fail, and the
+    others are trained. Of a swept group only the first choice is checked.
 
     Raises:
-        UserError: if a key is not there, or a value is impossible.
+        UserError: if a key is unknown or a value invalid.
     """
     from posenc.storage.atomic import check_writable
 
@@ -227,8 +226,8 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     overrides, groups = parsed(arguments), choices_in(conf)
     fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
     runs = math.prod(len(values_of(override)) for override in overrides if override.is_sweep_override())
-    if runs > LONGEST_SWEEP:
-        raise UserError(f"these are {runs:,} runs: a sweep has at most {LONGEST_SWEEP:,}")
+    if runs > MAX_RUNS:
+        raise UserError(f"these are {runs:,} runs: a sweep has at most {MAX_RUNS:,}")
     swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
     config = with_hydra(conf, [*fixed, *(f"{override.key_or_group}={values_of(override)[0]}" for override in swept)])
     values: Any = OmegaConf.to_container(without_hydra(config), resolve=True, throw_on_missing=True)

@@ -1,6 +1,6 @@
-"""The configuration as a contract: types, bounds, and which keys make a run what it is.
+"""Validation of the configuration, and the identity of a run.
 
-The signature of what a `_target_` names is the schema of its group; that of `Settings` is the schema of the rest.
+The signature of each `_target_` is the schema of its group; that of `Settings` is the schema of the rest.
 """
 
 import difflib
@@ -19,13 +19,13 @@ from posenc.bounds import NonNegative, PositiveInt
 from posenc.config.instantiate import GROUPS, target
 from posenc.errors import UserError
 
-NOT_THE_CURVE = ("name", "rerun", "fork_from", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
-"""What may differ between two runs that give the same curve; the text itself and the precision still count."""
+NOT_IN_IDENTITY = ("name", "rerun", "fork_from", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
+"""Keys that do not affect the curve; the contents of the text and the precision do, and are added separately."""
 
 PLAIN = re.compile(r"\w[\w.+=-]{0,99}")
 
 KINDS = {
-    "integer": "a whole number",
+    "integer": "an integer",
     "number": "a finite number",
     "boolean": "true or false",
     "string": "text",
@@ -76,10 +76,10 @@ class Settings:
 
 
 def check_plain(key: str, value: str) -> None:
-    """Check that a value can name a folder inside another, on any file system.
+    """Check that a value is safe as a folder name, on any file system.
 
     Raises:
-        UserError: if it cannot, or might lead out of it.
+        UserError: if it is not, or might be a path out of the parent folder.
     """
     if not PLAIN.fullmatch(value) or len(value.encode()) > 200:
         raise UserError(
@@ -88,10 +88,10 @@ def check_plain(key: str, value: str) -> None:
 
 
 def check(config: Mapping[str, Any]) -> Settings:
-    """Check every value in a resolved configuration against the signature that takes it.
+    """Check every value of a resolved configuration against the signature of its target.
 
     Raises:
-        UserError: on the first unknown key or impossible value, naming the key, the value and what is allowed.
+        UserError: on the first unknown key or invalid value; names the key, the value and what is allowed.
     """
     groups = [group for group in GROUPS if "." not in group]
     values = {key: value for key, value in config.items() if key not in groups}
@@ -102,10 +102,10 @@ def check(config: Mapping[str, Any]) -> Settings:
 
 
 def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
-    """Check that these groups are there, and every value in them.
+    """Check these groups and every value in them.
 
     Raises:
-        UserError: on the first that is not there, unknown key or impossible value.
+        UserError: on the first missing group, unknown key or invalid value.
     """
     for group in groups:
         if not isinstance(config.get(group), Mapping):
@@ -114,7 +114,7 @@ def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
 
 
 def _check_group(group: str, values: Mapping[str, Any]) -> None:
-    """The keys of a group, and those of the groups inside it."""
+    """Check a group and its subgroups."""
     call = target(group, values.get("_target_"))
     inner = [key for key in values if f"{group}.{key}" in GROUPS]
     plain = {key: value for key, value in values.items() if key not in ("_target_", *inner)}
@@ -128,24 +128,24 @@ def _check_group(group: str, values: Mapping[str, Any]) -> None:
 def _check_values(
     prefix: str, values: Mapping[str, Any], call: Callable[..., Any], others: Collection[str] = ()
 ) -> None:
-    """Check that values fit a signature, as they are: 3.0 is no whole number, and "3" is none either.
+    """Check that values match a signature, without conversion: 3.0 and "3" are not integers.
 
     Args:
-        prefix: of the keys, like `pos.`.
+        prefix: of the keys, such as `pos.`.
         values: by argument.
         call: has the signature.
         others: arguments that are not among the values.
     """
-    # Imported here, since --help and --cfg have no values to check.
+    # Imported lazily, since --help and --cfg do not need it.
     from pydantic import ConfigDict, Strict, TypeAdapter, ValidationError
-    from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+    from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
     hints: dict[str, Any] = {}
     for name, argument in inspect.signature(call, eval_str=True).parameters.items():
         if name not in others and argument.kind is argument.POSITIONAL_OR_KEYWORD:
             hint = argument.annotation
             if typing.get_origin(hint) is tuple:
-                hint = Annotated[hint, Strict(False)]  # YAML knows lists only
+                hint = Annotated[hint, Strict(False)]  # YAML has only lists
             hints[name] = hint if argument.default is argument.empty else NotRequired[hint]
     schema = cast(Any, TypedDict)("schema", hints)
     schema.__pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -160,13 +160,13 @@ def _check_values(
 def _sentence(
     prefix: str, values: Mapping[str, Any], schemas: Mapping[str, Any], errors: Mapping[tuple[Any, ...], str]
 ) -> str:
-    """What is wrong with the first of the values that do not fit, an unknown one before one that is missing.
+    """The error message for the first invalid value; unknown keys come before missing ones.
 
     Args:
         prefix: of the keys.
-        values: all, by key.
+        values: all values, by key.
         schemas: the JSON schema of each key.
-        errors: pydantic's, by where they are: a key, and what lies inside its value or type.
+        errors: pydantic's error types by location: a key, and a path inside its value or type.
     """
     key = min((where[0] for where in errors), key=lambda key: key not in values)
     if key not in schemas:
@@ -176,24 +176,24 @@ def _sentence(
     in_bounds = not any(error in OUT_OF_BOUNDS for where, error in errors.items() if where[0] == key)
     close = difflib.get_close_matches(str(values[key]), map(str, schemas[key].get("enum", [])), n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
-    return f"{prefix}{key}={values[key]} must be {_in_words(schemas[key], in_bounds)}{meant}"
+    return f"{prefix}{key}={values[key]} must be {_describe(schemas[key], in_bounds)}{meant}"
 
 
-def _in_words(schema: Mapping[str, Any], kind: bool = True) -> str:
-    """What a JSON schema allows, such as "a whole number at least 1 or auto"; without its kind, "at least 1"."""
+def _describe(schema: Mapping[str, Any], kind: bool = True) -> str:
+    """Description of a JSON schema, such as "an integer at least 1 or auto"; without the type, "at least 1"."""
     if "anyOf" in schema:
-        return " or ".join(map(_in_words, schema["anyOf"]))
+        return " or ".join(map(_describe, schema["anyOf"]))
     if "enum" in schema or "const" in schema:
         return " or ".join(map(str, schema.get("enum", [schema.get("const")])))
     if "prefixItems" in schema:
-        each = _in_words(schema["prefixItems"][0], kind=False)
+        each = _describe(schema["prefixItems"][0], kind=False)
         return f"{len(schema['prefixItems'])} numbers, like [0.9,0.95]" + (f", each {each}" if each else "")
-    bounds = " and ".join(f"{words} {schema[bound]}" for bound, words in BOUNDS.items() if bound in schema)
+    bounds = " and ".join(f"{text} {schema[bound]}" for bound, text in BOUNDS.items() if bound in schema)
     return f"{KINDS[schema['type']]} {bounds}".strip() if kind or not bounds else bounds
 
 
 def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
-    """'did you mean a or b?', or what there is to choose from, for a key that is not known."""
+    """'did you mean a or b?', or 'choose from ...', for an unknown key."""
     known = sorted(known)
     last = key.rpartition(".")[2]
     same_ending = [name for name in known if name.rpartition(".")[2] == last]
@@ -203,17 +203,17 @@ def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
     if close:
         return f"did you mean {' or '.join(prefix + name for name in close)}?"
     if len(known) > 12:
-        return "see --help and --cfg job for those there are"
-    return f"there are {', '.join(prefix + name for name in known)}"
+        return "see --help and --cfg job"
+    return f"choose from {', '.join(prefix + name for name in known)}"
 
 
 def identity(config: Mapping[str, Any], text: str, precision: str) -> str:
-    """Eight digits that two runs share exactly when their curves are to be the same.
+    """Eight hexadecimal digits that are equal for two runs if and only if their curves should be.
 
     Args:
         config: the resolved configuration.
-        text: the corpus's fingerprint, so that a text that has changed under its path is another run.
-        precision: the one in use, where the configuration may say "auto".
+        text: the corpus's fingerprint, so that a changed file is a different run.
+        precision: the precision in use, where the configuration may have "auto".
     """
-    kept = {key: value for key, value in config.items() if key not in NOT_THE_CURVE}
+    kept = {key: value for key, value in config.items() if key not in NOT_IN_IDENTITY}
     return sha256(json.dumps({**kept, "text": text, "precision": precision}, sort_keys=True).encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""Keys and passwords: they come from the environment or `wandb login`, and are never written down or shown."""
+"""Keeps API keys and passwords, which come from the environment or `wandb login`, out of files and messages."""
 
 import os
 import re
@@ -7,39 +7,39 @@ from collections.abc import Iterable
 from posenc.errors import UserError
 
 _NAMES = re.compile(r"(^|[._-])(api[_-]?key|token|secret|passw(or)?d)$", re.IGNORECASE)
-"""What arguments that hold one are called; `tokenizer`, `tokens` and `queries_per_key` are none."""
+"""Names of arguments that contain a secret; must not match `tokenizer`, `tokens` and `queries_per_key`."""
 
 _VARIABLES = ("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
-"""The variables that W&B and the Hugging Face hub read theirs from."""
+"""Environment variables of W&B and the Hugging Face Hub with secrets."""
 
 _VALUES = re.compile(r"\b([0-9a-f]{40}|wandb_v\d+_\w{20,}|hf_[A-Za-z0-9]{20,})\b")
-"""What W&B's and the Hugging Face hub's look like."""
+"""Secrets of W&B and the Hugging Face Hub."""
 
-_SHORTEST = 8
-"""Letters; a shorter value of such a variable is a word like `none`."""
+_MIN_LENGTH = 8
+"""A shorter value of such a variable is a word like `none`."""
 
 
-def refuse_secrets(arguments: Iterable[str]) -> None:
-    """Refuse a command line with a secret in it, without showing it: it would go into config.yaml and the logs.
+def check_no_secrets(arguments: Iterable[str]) -> None:
+    """Reject a command line with a secret, which would end up in config.yaml and the logs.
 
     Raises:
-        UserError: naming the key, not the value.
+        UserError: names the key, not the value.
     """
     for argument in arguments:
         name, assigned, value = argument.partition("=")
-        if name.endswith("revision"):  # a commit's hash, which looks like W&B's key
+        if name.endswith("revision"):  # a commit hash, which looks like a W&B key
             continue
-        if (assigned and value and _NAMES.search(name)) or hidden(argument) != argument:
-            what = name if assigned and hidden(name) == name else "an argument"
+        if (assigned and value and _NAMES.search(name)) or redact(argument) != argument:
+            what = name if assigned and redact(name) == name else "an argument"
             raise UserError(
                 f"{what} looks like a secret, which must not be on a command line: "
-                "use `wandb login`, or the environment's WANDB_API_KEY and HF_TOKEN"
+                "use `wandb login`, or the environment variables WANDB_API_KEY and HF_TOKEN"
             )
 
 
-def hidden(text: str) -> str:
-    """The text with *** for everything in it that is, or looks like, a secret."""
+def redact(text: str) -> str:
+    """The text with *** in place of anything that is, or looks like, a secret."""
     for value in map(os.environ.get, _VARIABLES):
-        if value is not None and len(value) >= _SHORTEST:
+        if value is not None and len(value) >= _MIN_LENGTH:
             text = text.replace(value, "***")
     return _VALUES.sub("***", text)

@@ -1,1 +1,1 @@
-"""Text to batches: corpora -> tokens -> cache -> batches, each file a stage."""
+"""Text to batches: corpora -> tokens -> cache -> batches, one file per stage."""

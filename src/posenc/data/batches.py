@@ -1,4 +1,4 @@
-"""Batch k as a pure function of (corpus fingerprint, seed, k, batch size). There is no sampler state to lose."""
+"""Batch k as a pure function of (corpus fingerprint, seed, k, batch size), without sampler state."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,47 +13,47 @@ from posenc.data.cache import Tokens
 
 @dataclass(frozen=True)
 class Batches:
-    """Training windows drawn uniformly from a split by a counter-based generator (Philox; Salmon et al. 2011).
+    """Training windows sampled uniformly from a split by a counter-based generator (Philox; Salmon et al. 2011).
 
     Args:
-        tokens: what to draw from.
-        seed: of the draw.
-        batch_size: windows in a batch, over all devices.
-        window: tokens in a window.
-        draws: random numbers that an objective needs for each token, at most 2.
-        resident: all the tokens on the device that trains, where they fit there.
+        tokens: the split.
+        seed: of the generator.
+        batch_size: windows per batch, over all devices.
+        window: tokens per window.
+        noise_per_token: random numbers that the objective needs for each token, at most 2.
+        resident: all tokens of the split on the training device, if they fit.
     """
 
     tokens: Tokens
     seed: int
     batch_size: int
     window: int
-    draws: int = 0
+    noise_per_token: int = 0
     resident: Tensor | None = None
 
     def on(self, device: torch.device) -> "Batches":
-        """The same batches, gathered on the device from all the tokens if a quarter of its free memory holds them."""
+        """The same batches, gathered on the device if all tokens fit into a quarter of its free memory."""
         if device.type != "cuda" or self.tokens.ids.nbytes > torch.cuda.mem_get_info(device)[0] / 4:
             return self
         return replace(self, resident=resident(self.tokens, device))
 
     def starts(self, step: int) -> np.ndarray:
-        """Where the windows of batch `step` begin: (batch_size,)."""
+        """Start positions of the windows of batch `step`: (batch_size,)."""
         words = _words(f"{self.tokens.fingerprint}/{self.seed}", step, self.batch_size)
         return (words % np.uint64(len(self.tokens) - self.window + 1)).astype(np.int64)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
-        """Batch `step`, or the share of one of several devices: (batch_size / world, window) int64."""
+        """Batch `step`, or one device's share of it: (batch_size / world, window) int64."""
         starts = self.starts(step)[rank::world]
         if self.resident is None:
             return gather(self.tokens, starts, self.window)
         return gather_resident(self.resident, starts, self.window)
 
     def noise(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
-        """What the objective leaves to chance in that batch: (batch_size / world, window, draws) float32 in [0, 1)."""
+        """The objective's noise for that batch: (batch_size / world, window, noise_per_token) float32 in [0, 1)."""
         name = f"{self.tokens.fingerprint}/{self.seed}/noise"
-        noise = _noise(name, step, self.batch_size, self.window, self.draws)[rank::world]
-        # From pinned memory it travels while the device works.
+        noise = _noise(name, step, self.batch_size, self.window, self.noise_per_token)[rank::world]
+        # Pinned memory is copied asynchronously.
         return noise.pin_memory() if self.resident is not None and self.resident.is_cuda else noise
 
     def stream(self, first: int, last: int, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
@@ -64,17 +64,17 @@ class Batches:
 def _words(name: str, step: int, count: int) -> np.ndarray:
     """(count,) random 64-bit words, the same for the same name and step."""
     key = np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u8")
-    # The counter's last word is the step: no two steps share a block, however large the batch. Raw words are
-    # stable between versions of NumPy, where the methods of a Generator are not promised to be.
+    # The counter's last word is the step, so no two steps share a block, however large the batch. Raw words are
+    # stable across NumPy versions, which is not guaranteed for the methods of a Generator.
     return np.random.Philox(key=key, counter=[0, 0, 0, step]).random_raw(count)
 
 
-def _noise(name: str, step: int, windows: int, length: int, draws: int) -> Tensor:
-    """Up to two numbers in [0, 1) a token: (windows, length, draws) float32, 24 bits of a word each."""
-    words = _words(name, step, windows * length if draws else 0)
-    numbers = [(words >> np.uint64(40 - 24 * place)) & np.uint64(2**24 - 1) for place in range(draws)]
-    drawn = np.stack(numbers, axis=-1) if draws else np.empty((windows * length, 0))
-    return torch.from_numpy((drawn * 2.0**-24).astype(np.float32)).view(windows, length, draws)
+def _noise(name: str, step: int, windows: int, length: int, per_token: int) -> Tensor:
+    """Up to two numbers in [0, 1) per token: (windows, length, per_token) float32, 24 bits of a word each."""
+    words = _words(name, step, windows * length if per_token else 0)
+    numbers = [(words >> np.uint64(40 - 24 * index)) & np.uint64(2**24 - 1) for index in range(per_token)]
+    noise = np.stack(numbers, axis=-1) if per_token else np.empty((windows * length, 0))
+    return torch.from_numpy((noise * 2.0**-24).astype(np.float32)).view(windows, length, per_token)
 
 
 def gather(tokens: Tokens, starts: np.ndarray, window: int) -> Tensor:
@@ -83,12 +83,12 @@ def gather(tokens: Tokens, starts: np.ndarray, window: int) -> Tensor:
 
 
 UPLOAD = 2**24
-"""Tokens copied to a device at a time: a corpus may be larger than the machine's memory."""
+"""Tokens copied to a device at a time, since a corpus may be larger than host memory."""
 
 
 def resident(tokens: Tokens, device: torch.device) -> Tensor:
-    """All token ids on a device, (N,), in as many bytes as in the file."""
-    # Torch indexes signed integers only; the bits stay, and `gather_resident` reads them as they were meant.
+    """All token ids on a device, (N,), with the same number of bytes per token as in the file."""
+    # Torch can index only signed integers; `gather_resident` reinterprets the bits as unsigned.
     ids = tokens.ids.view(f"i{tokens.ids.itemsize}") if tokens.ids.itemsize > 1 else tokens.ids
     on_device = torch.empty(len(ids), dtype=torch.from_numpy(ids[:0].copy()).dtype, device=device)
     for start in range(0, len(ids), UPLOAD):
@@ -97,19 +97,19 @@ def resident(tokens: Tokens, device: torch.device) -> Tensor:
 
 
 def gather_resident(ids: Tensor, starts: np.ndarray, window: int) -> Tensor:
-    """As `gather`, on the device of ids; only the starts travel there."""
+    """As `gather`, on the device of ids; only the starts are copied there."""
     first = torch.from_numpy(starts).to(ids.device, non_blocking=True)
     windows = ids[first[:, None] + torch.arange(window, device=ids.device)].long()
     return windows & (256 ** ids.element_size() - 1)
 
 
 def validation_windows(tokens: Tokens, count: int, window: int) -> Tensor:
-    """The fixed windows every run is judged on: evenly spread, not overlapping, (at most count, window) int64."""
-    fitting = min(count, len(tokens) // window)
-    starts = np.linspace(0, len(tokens) - window, fitting).astype(np.int64)
+    """The fixed validation windows: evenly spaced, not overlapping, (at most count, window) int64."""
+    count = min(count, len(tokens) // window)
+    starts = np.linspace(0, len(tokens) - window, count).astype(np.int64)
     return gather(tokens, starts, window)
 
 
-def validation_noise(tokens: Tokens, windows: Tensor, draws: int) -> Tensor:
-    """The noise of validation windows, whatever the seed of the run: (windows, window) -> (windows, window, draws)."""
-    return _noise(f"{tokens.fingerprint}/noise", 0, len(windows), windows.shape[1], draws)
+def validation_noise(tokens: Tokens, windows: Tensor, per_token: int) -> Tensor:
+    """The noise of validation windows, for any seed of the run: (windows, window) -> (windows, window, per_token)."""
+    return _noise(f"{tokens.fingerprint}/noise", 0, len(windows), windows.shape[1], per_token)

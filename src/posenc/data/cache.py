@@ -1,4 +1,4 @@
-"""Folders of the cache, such as the tokens of a split: built by one process, complete or not at all."""
+"""Cache folders, such as the tokens of a split: built by one process, atomically."""
 
 import hashlib
 import json
@@ -23,19 +23,19 @@ from posenc.storage.resource_errors import disk_errors
 TOKENS, META = "tokens.bin", "meta.json"
 FORMAT = 1
 
-MAX_BIGRAM_TOKENS = 5.0
-"""Seconds that are spent on finding out how much a full disk lacks."""
+COUNTING_SECONDS = 5.0
+"""Seconds spent on counting how much space a full disk lacks."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """One split of a corpus as tokens.
+    """One tokenised split of a corpus.
 
     Attributes:
         ids: (N,) uint8, uint16 or uint32, memory-mapped.
-        fingerprint: what the tokens were made from: text, tokenizer and split.
+        fingerprint: identifies text, tokenizer and split.
     """
 
     ids: np.ndarray
@@ -48,13 +48,13 @@ class Tokens:
 def open_or_build(
     folder: Path, fingerprint: str, dtype: np.dtype, encode: Callable[[], Iterator[np.ndarray]]
 ) -> Tokens:
-    """The tokens cached in `folder`, memory-mapped; checked on every opening. They outlive the folder once open.
+    """The tokens cached in `folder`, memory-mapped, verified on opening; they stay valid if the folder is deleted.
 
     Args:
-        folder: where this split's tokens live.
-        fingerprint: what they are made from.
-        dtype: their type.
-        encode: yields the tokens, chunk after chunk.
+        folder: the cache folder of this split.
+        fingerprint: identifies text, tokenizer and split.
+        dtype: of the tokens.
+        encode: yields the tokens in chunks.
 
     Raises:
         UserError, RunError: as `built_once`.
@@ -63,46 +63,46 @@ def open_or_build(
     writer = TokenWriter(dtype, encode)
 
     def build(partial: Path) -> None:
-        begun = time.monotonic()
+        start = time.monotonic()
         written = writer.write(partial / TOKENS, folder.name)
         (partial / META).write_text(json.dumps({**meta, **written}, indent=1))
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
         print(f"Cached {writer.size // dtype.itemsize:,} tokens in {folder} ({seconds:.1f} s).", flush=True)
 
-    return Tokens(built_once(folder, lambda place: _read(place, meta), build, writer.needed), fingerprint)
+    return Tokens(built_once(folder, lambda path: _read(path, meta), build, writer.needed), fingerprint)
 
 
 def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
     """Tokens (N,), memory-mapped.
 
     Raises:
-        UserError: if they are damaged, or others than expected.
+        UserError: if they are damaged, or not the expected ones.
     """
     try:
         meta = json.loads((folder / META).read_text())
         if {key: meta.get(key) for key in expected} != expected:
-            raise UserError("its meta.json is not the expected one")
+            raise UserError("its meta.json does not match")
         with (folder / TOKENS).open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size != meta.get("bytes") or size == 0:
-                raise UserError(f"{size} bytes where {meta.get('bytes')} were written")
+                raise UserError(f"{size} bytes instead of {meta.get('bytes')}")
             if hashlib.file_digest(stream, "sha256").hexdigest() != meta.get("sha256"):
                 raise UserError("its checksum does not match")
-            # Of the file that is open, not of its name: another process may delete it now.
+            # Maps the open file, not its name, since another process may delete it now.
             return np.memmap(stream, dtype=np.dtype(expected["dtype"]), mode="r")
     except (OSError, ValueError, AttributeError) as error:
         raise UserError(f"unreadable: {error}") from error
 
 
 class TokenWriter:
-    """Chunks of tokens on their way to a file.
+    """Writes chunks of tokens to a file.
 
     Attributes:
         size: bytes so far.
 
     Args:
-        dtype: the tokens' type in the file.
-        encode: yields them.
+        dtype: of the tokens in the file.
+        encode: yields the chunks.
     """
 
     def __init__(self, dtype: np.dtype, encode: Callable[[], Iterator[np.ndarray]]) -> None:
@@ -111,15 +111,15 @@ class TokenWriter:
         self.chunks: Iterator[np.ndarray] = iter(())
 
     def write(self, file: Path, title: str) -> dict[str, Any]:
-        """Write all chunks; returns how many bytes they are, and their SHA-256."""
+        """Write all chunks; returns their size in bytes and SHA-256."""
         self.size, self.chunks = 0, self.encode()
         checksum = hashlib.sha256()
-        every = 0.1 if sys.stderr.isatty() else 30  # seconds
-        bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=every)
+        interval = 0.1 if sys.stderr.isatty() else 30  # seconds
+        bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=interval)
         with file.open("wb") as stream, bar:
             for chunk in self.chunks:
                 data = chunk.astype(self.dtype, copy=False).tobytes()
-                self.size += len(data)  # first: what does not fit is needed too
+                self.size += len(data)  # before the write, which may fail
                 stream.write(data)
                 checksum.update(data)
                 bar.update(len(chunk))
@@ -128,8 +128,8 @@ class TokenWriter:
         return {"bytes": self.size, "sha256": checksum.hexdigest()}
 
     def needed(self) -> str:
-        """The bytes of all chunks, or of those that could be counted in a few seconds."""
-        deadline = time.monotonic() + MAX_BIGRAM_TOKENS
+        """The total size of all chunks, or a lower bound if counting takes too long."""
+        deadline = time.monotonic() + COUNTING_SECONDS
         for chunk in self.chunks:
             self.size += len(chunk) * self.dtype.itemsize
             if time.monotonic() > deadline:
@@ -140,22 +140,22 @@ class TokenWriter:
 def built_once(
     folder: Path, read: Callable[[Path], _T], build: Callable[[Path], None], needed: Callable[[], str]
 ) -> _T:
-    """What `read` makes of a folder, which is built first where it is missing or damaged.
+    """The result of `read` on a folder, which is built first if it is missing or damaged.
 
-    Several processes may call this at once: one builds, the others wait and read. What is complete is only read, so
-    that a cache may lie where nothing can be written.
+    Several processes may call this at once: one builds, the others wait and read. A complete folder is only read, so
+    that a cache may be on a read-only file system.
 
     Args:
-        folder: its place.
-        read: raises UserError where the folder is missing or damaged.
-        build: fills a new folder, which takes its place at the end.
-        needed: how much that is, in words; asked only if the disk is full.
+        folder: the cache folder.
+        read: raises UserError if the folder is missing or damaged.
+        build: fills a new folder, which is then renamed.
+        needed: describes the space needed; called only if the disk is full.
 
     Raises:
-        UserError: if it is to be built, and nothing can be written there.
-        RunError: if the disk is full, or fails in another way.
+        UserError: if the folder must be built but cannot be written to.
+        RunError: if the disk is full, or another I/O error occurs.
     """
-    while True:  # again, if somebody deletes what was just built
+    while True:  # retry if another process deletes the folder
         with suppress(UserError):
             return read(folder)
         with _one_builder(folder):
@@ -163,14 +163,14 @@ def built_once(
                 return read(folder)
             except UserError as damage:
                 if folder.exists():
-                    print(f"The cache {folder} is damaged ({damage}); it is built again.", file=sys.stderr, flush=True)
+                    print(f"The cache {folder} is damaged ({damage}); rebuilding it.", file=sys.stderr, flush=True)
             _build(folder, build, needed)
 
 
 def _build(folder: Path, build: Callable[[Path], None], needed: Callable[[], str]) -> None:
-    """Fill a folder beside the place, and put it there; on any failure nothing of it is left."""
+    """Fill a temporary folder and rename it; removed on any failure."""
     partial = folder.with_name(folder.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
     with disk_errors(folder, needed):
         try:
             partial.mkdir()
@@ -183,9 +183,9 @@ def _build(folder: Path, build: Callable[[Path], None], needed: Callable[[], str
 
 @contextmanager
 def _one_builder(folder: Path) -> Iterator[None]:
-    """Hold a folder against other processes; neither the lock nor a parent made for it stays if nothing is built."""
+    """Lock a folder; on failure the lock and new parent folders are removed."""
     check_writable(f"cache={folder.parent}", folder.parent)
-    made = [place for place in folder.parents if not place.exists()]
+    new_parents = [parent for parent in folder.parents if not parent.exists()]
     lock = FileLock(f"{folder}.lock")
     try:
         with disk_errors(folder, lambda: "a little"):
@@ -194,12 +194,12 @@ def _one_builder(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            # Whoever has it open by now waits for a lock that nobody will find, notices, and makes a new one.
+            # filelock notices that the file it waits for has been deleted, and creates a new one.
             with suppress(OSError):
                 Path(lock.lock_file).unlink()
             lock.release()
     except BaseException:
-        for place in made:
-            with suppress(OSError):  # something else lies in it
-                place.rmdir()
+        for parent in new_parents:
+            with suppress(OSError):  # not empty
+                parent.rmdir()
         raise

@@ -1,7 +1,7 @@
-"""Named sources of text, each with a training, a validation and a test split.
+"""Corpora, each with a training, a validation and a test split.
 
-Text flows as a stream of bytes: UTF-8 in chunks of about a megabyte, cut between lines. Where a corpus has documents,
-each ends with END.
+Text is a stream of bytes: UTF-8 in chunks of about a megabyte, split at line ends. If a corpus has documents, each ends
+with END.
 """
 
 import functools
@@ -18,14 +18,14 @@ from posenc.errors import UserError, first_line, needed_for
 
 SPLITS = ("train", "valid", "test")
 CUTS = (0.90, 0.95)
-"""Where a text without splits of its own is cut, as Enwik8 is by custom: 90 % train, 5 % valid, 5 % test."""
+"""Boundaries of the splits of a text without predefined ones, as is customary for Enwik8: 90 / 5 / 5 %."""
 
 
 class Corpus(Protocol):
     """A source of text."""
 
     def fingerprint(self) -> str:
-        """What identifies the text: equal fingerprints mean equal text, whatever the machine or path."""
+        """Identifies the text independently of machine and path."""
         ...
 
     def stream(self, split: str) -> Iterator[bytes]:
@@ -34,12 +34,12 @@ class Corpus(Protocol):
 
 
 def digest(*parts: object) -> str:
-    """A short name for what the parts say: 16 hexadecimal digits."""
+    """A short hash of the parts: 16 hexadecimal digits."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
 def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> Iterator[tuple[int, bytes]]:
-    """Label each piece of a stream with its part: part i ends at the first mark at or after byte cuts[i]."""
+    """Split a stream into (part, bytes): part i ends at the first mark at or after byte cuts[i]."""
     remaining = list(cuts)
     part = position = 0
     for chunk in chunks:
@@ -57,12 +57,12 @@ def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> I
 
 @dataclass(frozen=True)
 class Survey:
-    """What there is to know of a text before it is cut.
+    """Properties of a text that are needed to split it.
 
     Attributes:
         sha256: of its bytes.
-        size: how many they are.
-        mark: where it may be cut: the end of a document if it has some, of a line, or of a word.
+        size: in bytes.
+        mark: separator at which it is split: the end of a document, otherwise of a line, otherwise of a word.
     """
 
     sha256: str
@@ -71,14 +71,14 @@ class Survey:
 
 
 class _Cut:
-    """A corpus that is one text, cut by position into its splits: between documents, lines or words."""
+    """A corpus that is one text, split by position between documents, lines or words."""
 
     def chunks(self) -> Iterator[bytes]:
         raise NotImplementedError
 
     @functools.cached_property
     def survey(self) -> "Survey":
-        """Of the whole text, which is read for it once a start."""
+        """Reads the whole text; cached."""
         checksum, size = hashlib.sha256(), 0
         marks = {END: 0, b"\n": 0, b" ": 0}
         for chunk in self.chunks():
@@ -117,12 +117,12 @@ class TextFiles(_Cut):
     """Local .txt, .jsonl or .parquet files, also .gz and .xz: a file, a folder or a glob.
 
     Args:
-        path: which.
-        field: the key or column that holds a document's text (.jsonl, .parquet).
-        separator: a line that ends a document (.txt); None where a file is one text.
+        path: the file, folder or glob.
+        field: the key or column with a document's text (.jsonl, .parquet).
+        separator: the line that ends a document (.txt); None if a file is one text.
 
     Raises:
-        UserError: if there is nothing to read there.
+        UserError: if there are no such files.
     """
 
     def __init__(self, path: str | None = None, field: str = "text", separator: str | None = None) -> None:
@@ -138,11 +138,11 @@ class TextFiles(_Cut):
         for file, state in self.files.items():
             yield from read_file(file, self.field, self.separator)
             if _state(file) != state:
-                raise UserError(f"{file} has changed while it was read: start again")
+                raise UserError(f"{file} changed while it was being read: start again")
 
 
 def _state(file: Path) -> tuple[int, int, int]:
-    """What changes with a file's content, as far as its folder tells."""
+    """Metadata that changes when the file's content does."""
     try:
         status = file.stat()
     except OSError as error:
@@ -151,15 +151,15 @@ def _state(file: Path) -> tuple[int, int, int]:
 
 
 class Hub:
-    """A dataset read by name through `datasets`.
+    """A dataset of the Hugging Face Hub, loaded with `datasets`.
 
     Args:
-        path: its name on the hub, or a local folder.
+        path: its name on the Hub, or a local folder.
         name: its configuration.
-        revision: its branch or commit.
-        field: the column that holds the text.
-        streaming: read it as it downloads, instead of downloading it first.
-        documents: whether a row is a document of its own; otherwise rows just follow one another.
+        revision: branch or commit.
+        field: the column with the text.
+        streaming: read it while downloading, instead of downloading it first.
+        documents: whether each row is a document; otherwise rows are concatenated.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Hub:
         return digest("hub", type(self).__name__, sorted(settings.items()))
 
     def rows(self, split: str) -> Iterator[bytes]:
-        """The rows of one of the dataset's own splits.
+        """The rows of one of the dataset's splits.
 
         Raises:
             UserError: if the dataset cannot be loaded, or has no such column.
@@ -194,7 +194,7 @@ class Hub:
             yield from datasets.load_dataset(
                 self.path, self.name, split=split, revision=self.revision, streaming=self.streaming
             )
-        except Exception as error:  # the hub's failures have no common class
+        except Exception as error:  # the Hub's errors have no common base class
             raise UserError(f"data.path={self.path} cannot be loaded: {first_line(error)}") from error
 
 
@@ -203,31 +203,31 @@ def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:
         raise UserError(f"data.field={field} is not a column of {path}, which has {', '.join(row)}")
     text = row[field]
     if not isinstance(text, str | None):
-        raise UserError(f"data.field={field} of {path} holds {type(text).__name__}, not text")
+        raise UserError(f"data.field={field} of {path} contains {type(text).__name__}, not text")
     return (text or "").encode()
 
 
 class HubCut(Hub, _Cut):
-    """A dataset that is one text, cut by position (Enwik8)."""
+    """A dataset that is one text, split by position (Enwik8)."""
 
     def chunks(self) -> Iterator[bytes]:
         return self.rows("train")
 
 
 class HubSplits(Hub):
-    """A dataset with splits of its own (WikiText-103)."""
+    """A dataset with predefined splits (WikiText-103)."""
 
     def stream(self, split: str) -> Iterator[bytes]:
         return self.rows({"train": "train", "valid": "validation", "test": "test"}[split])
 
 
 class HubHeldOut(Hub):
-    """A large dataset with one split: its first documents are held out, so that it can be streamed.
+    """A large dataset with a single split, whose first documents are held out, so that it can be streamed.
 
     Args:
         path, name, revision, field, streaming, documents: as in `Hub`.
-        held_out: documents in the validation split, and again in the test split.
-        limit: bytes of training text to read at most; None for all.
+        held_out: number of documents in the validation split, and in the test split.
+        limit: maximum bytes of training text; None for all.
     """
 
     def __init__(

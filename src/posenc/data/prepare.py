@@ -12,12 +12,12 @@ from posenc.data.corpora import Corpus, digest
 from posenc.data.tokenizers import Tokenizer, smallest_dtype
 from posenc.errors import UserError
 
-IN_WORDS = {"train": "training", "valid": "validation"}
+SPLIT_NAMES = {"train": "training", "valid": "validation"}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Tokens to train on and tokens to validate on, with the tokenizer that made them."""
+    """The training and validation tokens, and their tokenizer."""
 
     tokenizer: Tokenizer
     train: Tokens
@@ -25,21 +25,21 @@ class Prepared:
 
 
 def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, context: int, window: int) -> Prepared:
-    """Train the tokenizer if it is new, tokenise what is not cached, and open both splits.
+    """Open both splits; trains the tokenizer and tokenises the corpus if they are not cached.
 
     Args:
-        cache: the folder of all caches.
-        title: the corpus's name, for the folder's.
-        context: tokens a model reads, for the sentence that says it is too long.
-        window: tokens that a split must have at least.
+        cache: the root of all caches.
+        title: the name of the corpus, used in folder names.
+        context: the model's context length, for error messages.
+        window: minimum number of tokens in a split.
 
     Raises:
         UserError: if the corpus is unreadable, or a split is shorter than a window.
-        RunError: if the disk is full, or fails in another way.
+        RunError: if the disk is full, or another I/O error occurs.
     """
-    if tokenizer.learns:
+    if tokenizer.trainable:
         _load_or_train(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{corpus.fingerprint()}")
-    # The shorter one first: where it is too short, nothing has been written.
+    # The shorter split first: if it is too short, nothing has been written yet.
     valid, train = (open_split(corpus, tokenizer, cache, title, split, context, window) for split in ("valid", "train"))
     return Prepared(tokenizer, train, valid)
 
@@ -47,21 +47,21 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
 def open_split(
     corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, split: str, context: int = 1, window: int = 1
 ) -> Tokens:
-    """One split as the tokens of a tokenizer that has learnt its vocabulary, from the cache or tokenised anew.
+    """Open one split with a trained tokenizer; tokenises it if it is not cached.
 
     Args:
-        context: tokens a model reads, for the sentence that says it is too long.
-        window: tokens that there must be at least.
+        context: the model's context length, for error messages.
+        window: minimum number of tokens.
 
     Raises:
-        UserError: if the corpus is unreadable, or has too little text in that split; nothing is cached then.
-        RunError: if the disk is full, or fails in another way.
+        UserError: if the corpus is unreadable, or the split is too short; nothing is cached in that case.
+        RunError: if the disk is full, or another I/O error occurs.
     """
 
     def check_length(count: int) -> None:
         if count < window:
             raise UserError(
-                f"context={context} is too long for this corpus: its {IN_WORDS[split]} split has only {count} tokens"
+                f"context={context} is too long for this corpus: its {SPLIT_NAMES[split]} split has only {count} tokens"
             )
 
     def encoded() -> Iterator[np.ndarray]:
@@ -85,11 +85,11 @@ def _not_empty(chunks: Iterable[bytes], split: str) -> Iterator[bytes]:
         empty = False
         yield chunk
     if empty:
-        raise UserError(f"the corpus has no text in its {IN_WORDS[split]} split: it is empty or too short to cut")
+        raise UserError(f"the corpus has no text in its {SPLIT_NAMES[split]} split: it is empty or too short to split")
 
 
 def _load_or_train(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
-    """Load a tokenizer that was trained on this corpus before, or train it and keep it."""
+    """Load the tokenizer from the cache, or train and cache it."""
 
     def train(partial: Path) -> None:
         tokenizer.train(_not_empty(corpus.stream("train"), "train"))

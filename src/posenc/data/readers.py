@@ -1,4 +1,4 @@
-"""Local files as streams of text."""
+"""Readers of local text files."""
 
 import glob
 import gzip
@@ -14,48 +14,53 @@ from typing import IO, Any, NoReturn
 from posenc.errors import UserError, needed_for
 
 END = b"\0"
-"""The end of a document, in every text stream and every tokenizer's vocabulary."""
+"""End of document, in every text stream and every tokenizer's vocabulary."""
 
 CHUNK = 1 << 20
-"""Bytes to read at once, to the end of the line."""
+"""Bytes to read at once, extended to the end of the line."""
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def find_files(path: str) -> list[Path]:
-    """The text files that a file name, a folder or a glob stands for, in the order of their names.
+    """The text files given by a file name, a folder or a glob, sorted by name.
 
     Raises:
         UserError: if there is none, or a folder cannot be read.
     """
     try:
-        place = Path(path).expanduser()
-        found = _below(place) if place.is_dir() else [place] if place.exists() else _matches(place)
+        root = Path(path).expanduser()
+        found = _below(root) if root.is_dir() else [root] if root.exists() else _matches(root)
         files = sorted(file for file in found if file.is_file() and _format(file) in READERS)
-    except (OSError, RuntimeError, ValueError) as error:  # a name too long, no such home, no such pattern
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # name too long, unknown home, invalid pattern
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
     if files:
         return files
-    kinds = ", ".join(filter(None, READERS))
-    if not place.exists() and not glob.has_magic(path):
+    suffixes = ", ".join(filter(None, READERS))
+    if not root.exists() and not glob.has_magic(path):
         raise UserError(f"data.path={path} does not exist")
-    raise UserError(f"data.path={path} holds no text: wanted {kinds} or no suffix, each also as {' or '.join(OPENERS)}")
+    compressed = " or ".join(OPENERS)
+    raise UserError(f"data.path={path} has no text files: expected {suffixes} or no suffix, also with {compressed}")
 
 
 def _matches(pattern: Path) -> list[Path]:
-    folders = {pattern.parent, *(place for place in pattern.parents if glob.has_magic(str(place)))}
-    for place in itertools.chain(*(glob.iglob(f"{folder}/", recursive=True) for folder in folders)):
+    patterns = {pattern.parent, *(parent for parent in pattern.parents if glob.has_magic(str(parent)))}
+    for folder in itertools.chain(*(glob.iglob(f"{parent}/", recursive=True) for parent in patterns)):
         try:
-            os.listdir(place)  # glob passes over what it cannot read
+            os.listdir(folder)  # glob silently skips folders that it cannot read
         except OSError as error:
             _refuse(error)
     return [Path(file) for file in glob.glob(str(pattern), recursive=True)]
 
 
 def _below(folder: Path) -> list[Path]:
-    """The files in a folder, at any depth, but for hidden ones, such as those of .git."""
-    files = [Path(place, name) for place, _, names in os.walk(folder, onerror=_refuse) for name in names]
+    """All files in a folder, recursively, except hidden ones such as those in .git."""
+    files = [Path(parent, name) for parent, _, names in os.walk(folder, onerror=_refuse) for name in names]
     return [file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
 
 
@@ -64,21 +69,21 @@ def _refuse(error: OSError) -> NoReturn:
 
 
 def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
-    """The text of one file, UTF-8, in chunks cut between lines; documents end with END.
+    """The text of one file, UTF-8, in chunks split at line ends; documents end with END.
 
     Raises:
-        UserError: if the file cannot be read as what its name says.
+        UserError: if the file cannot be read in the format given by its suffix.
     """
     try:
         yield from READERS[_format(file)](file, field, separator)
     except UnicodeEncodeError as error:
-        raise UserError(f"{file} holds half a surrogate pair, which is not text") from error
+        raise UserError(f"{file} contains an unpaired surrogate, which is not valid text") from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _format(file: Path) -> str:
-    """The suffix that names the format, without that of one compression."""
+    """The suffix of the format, without that of a compression."""
     return Path(file.stem).suffix if file.suffix in OPENERS else file.suffix
 
 
@@ -93,17 +98,17 @@ def _line_blocks(file: Path) -> Iterator[list[bytes]]:
 
 
 def _read_txt(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
-    wanted = None if separator is None else separator.encode()
+    end = None if separator is None else separator.encode()
     position = 0
     for block in _line_blocks(file):
         text = b"".join(block)
         _check_text(text, position, file)
         position += len(text)
-        yield text if wanted is None else b"".join(END if line.strip() == wanted else line for line in block)
+        yield text if end is None else b"".join(END if line.strip() == end else line for line in block)
 
 
 def _check_text(text: bytes, position: int, file: Path) -> None:
-    """Refuse what is not UTF-8: Latin-1 by its accents, UTF-16 by its mark or by its zeros."""
+    """Check for UTF-8: Latin-1 is detected by its accents, UTF-16 by its byte order mark or zero bytes."""
     wrong = text.find(END)
     try:
         text.decode()
@@ -111,7 +116,7 @@ def _check_text(text: bytes, position: int, file: Path) -> None:
         wrong = error.start if wrong < 0 else min(wrong, error.start)
     if wrong >= 0:
         raise UserError(
-            f"{file} is not UTF-8 text: its byte {position + wrong} is 0x{text[wrong]:02x}; "
+            f"{file} is not UTF-8 text: byte {position + wrong} is 0x{text[wrong]:02x}; "
             "convert it, for example with `iconv -f utf-16 -t utf-8` or `iconv -f latin1 -t utf-8`"
         )
 
@@ -146,9 +151,9 @@ def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[byt
             columns = dict(zip(table.schema_arrow.names, table.schema_arrow.types, strict=True))
             if field not in columns:
                 raise UserError(f"{file} has no column data.field={field}, only {', '.join(columns)}")
-            kind = columns[field]
-            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-                raise UserError(f"{file}: the column data.field={field} holds {kind}, not text")
+            dtype = columns[field]
+            if not (pyarrow.types.is_string(dtype) or pyarrow.types.is_large_string(dtype)):
+                raise UserError(f"{file}: the column data.field={field} contains {dtype}, not text")
             for batch in table.iter_batches(batch_size=1024, columns=[field]):
                 yield b"".join(text.encode() + END for text in batch.column(0).to_pylist() if text is not None)
     except pyarrow.ArrowException as error:
@@ -160,6 +165,6 @@ READERS: dict[str, Callable[[Path, str, str | None], Iterator[bytes]]] = {
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
     ".md": _read_txt,
-    ".tokens": _read_txt,  # WikiText's own name for its text
+    ".tokens": _read_txt,  # used by WikiText
     "": _read_txt,
 }

@@ -1,4 +1,4 @@
-"""Tokenizers: text to numbers and back."""
+"""Tokenizers."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -16,78 +16,78 @@ FILE = "tokenizer.json"
 
 
 class Tokenizer(Protocol):
-    """Turns text into tokens. Every token stands for a known number of bytes.
+    """The interface of tokenizers. Every token stands for a known number of bytes.
 
     Attributes:
         vocab_size: V.
-        name: what a cache of its tokens is called.
-        learns: whether it has a vocabulary to learn from a text.
+        name: used in the names of cache folders.
+        trainable: whether its vocabulary is trained on a text.
     """
 
     vocab_size: int
-    learns: bool
+    trainable: bool
 
     @property
     def name(self) -> str: ...
 
     def fingerprint(self) -> str:
-        """What identifies the mapping from text to tokens, once it has been learnt."""
+        """Identifies the mapping from text to tokens, after training."""
         ...
 
     def train(self, text: Iterable[bytes]) -> None:
-        """Learn the vocabulary from the training split."""
+        """Train the vocabulary on the training split."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write what was learnt, if anything, to FILE in a folder."""
+        """Write the trained vocabulary, if any, to FILE in a folder."""
         ...
 
     def load(self, folder: Path) -> None:
         """Read what `save` wrote.
 
         Raises:
-            UserError: if it cannot be read, or is of another vocabulary.
+            UserError: if it cannot be read, or has another vocabulary size.
         """
         ...
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
-        """Chunks of text -> chunks of token ids, each (N,) in the smallest unsigned type that holds V."""
+        """Chunks of text -> chunks of token ids, each (N,) in `smallest_dtype`."""
         ...
 
     def decode(self, tokens: Iterable[int]) -> str: ...
 
     def byte_lengths(self) -> np.ndarray:
-        """How many bytes of text each token stands for: (V,) int64."""
+        """Length in bytes of each token: (V,) int64."""
         ...
 
     def to_json(self) -> str:
-        """The same mapping in the format of the package `tokenizers`."""
+        """The tokenizer in the format of the package `tokenizers`."""
         ...
 
 
 def smallest_dtype(vocab_size: int) -> np.dtype:
-    """uint8, uint16 or uint32, whichever is the smallest that holds every token id."""
+    """The smallest of uint8, uint16 and uint32 that holds every token id."""
     return np.min_scalar_type(vocab_size - 1)
 
 
 class Bytes:
-    """A token is a byte."""
+    """One token per byte."""
 
     vocab_size = 256
     name = "bytes"
-    learns = False
+    trainable = False
 
     def fingerprint(self) -> str:
         return self.name
 
     def train(self, text: Iterable[bytes]) -> None:
-        """Nothing to learn."""
+        """Nothing to train."""
 
     def save(self, folder: Path) -> None:
-        """Nothing to keep."""
+        """Nothing to save."""
 
     def load(self, folder: Path) -> None:
-        """Nothing was kept."""
+        """Nothing to load."""
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
         return (np.frombuffer(chunk, dtype=np.uint8) for chunk in text)
@@ -101,7 +101,7 @@ class Bytes:
     def to_json(self) -> str:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-        # A printable byte is its own name; the others are named in their order by characters from 256 on.
+        # Printable bytes map to themselves; the others, in order, to characters from 256 on.
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         others = [byte for byte in range(256) if chr(byte) not in alphabet]
         ids = {name: ord(name) if ord(name) < 256 else others[ord(name) - 256] for name in alphabet}
@@ -115,13 +115,13 @@ class BytePairs:
     """Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes as in GPT-2), trained on the training split.
 
     Args:
-        vocab_size: V: 256 bytes, the end of a document, and at least one merge; a token's number fits in 32 bits.
+        vocab_size: V: 256 bytes, END, and at least one merge; token ids fit into 32 bits.
 
     Raises:
         UserError: if the package `tokenizers` is not installed.
     """
 
-    learns = True
+    trainable = True
 
     def __init__(self, vocab_size: Annotated[int, Gt(257), Lt(2**32)] = 4096) -> None:
         with needed_for("tokenizer=bpe"):
@@ -137,14 +137,14 @@ class BytePairs:
         return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
 
     def train(self, text: Iterable[bytes]) -> None:
-        """Learn the merges.
+        """Train the merges.
 
         Raises:
-            UserError: if the text does not support so large a vocabulary.
+            UserError: if the text is too short for the vocabulary size.
         """
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-        print(f"Training a tokenizer of {self.vocab_size:,} tokens on the training split.", flush=True)
+        print(f"Training a tokenizer with {self.vocab_size:,} tokens on the training split.", flush=True)
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -174,7 +174,7 @@ class BytePairs:
         except Exception as error:  # the package raises bare Exception
             raise UserError(f"{file} cannot be read: {first_line(error)}") from error
         if read.get_vocab_size() != self.vocab_size:
-            raise UserError(f"{file} has {read.get_vocab_size()} tokens where vocab_size={self.vocab_size}")
+            raise UserError(f"{file} has {read.get_vocab_size()} tokens, expected vocab_size={self.vocab_size}")
         self._tokenizer = read
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
@@ -189,7 +189,7 @@ class BytePairs:
         return self._tokenizer.decode(list(tokens), skip_special_tokens=False)
 
     def byte_lengths(self) -> np.ndarray:
-        # In byte-level BPE each character of a token's name stands for one byte, and END is one byte too.
+        # In byte-level BPE each character of a token stands for one byte; END is one byte, too.
         return np.array([len(self._tokenizer.id_to_token(token)) for token in range(self.vocab_size)])
 
     def to_json(self) -> str:

@@ -1,6 +1,6 @@
-"""What ranks say to each other beside the gradients: a decision, "go on", and which of them reports an error.
+"""Communication between ranks apart from gradients: broadcast, barrier, and which rank reports an error.
 
-It goes through the store of torch's rendezvous, which torchrun (or `launch`) keeps; under srun rank 0 does.
+Uses the store of torch's rendezvous, which torchrun (or `launch`) hosts; under srun rank 0 does.
 """
 
 import atexit
@@ -18,40 +18,40 @@ from posenc.distributed.rank import this_rank
 from posenc.errors import RunError
 
 CONNECTING = timedelta(minutes=10)
-"""For all ranks to have started."""
+"""Timeout for all ranks to start."""
 
 WAITING = timedelta(days=1)
-"""For rank 0, which may be tokenizing a large corpus."""
+"""Timeout for rank 0, which may be tokenizing a large corpus."""
 
 LINGER = 3.0
-"""Seconds that rank 0, where it keeps the store, stays after its last word, so that the others do not repeat it."""
+"""Seconds that rank 0, if it hosts the store, waits after reporting an error, so that other ranks do not repeat it."""
 
 TASK = "posenc/task"
-"""What ranks find in the store that `launch` has started."""
+"""Key of the task in the store that `launch` has started."""
 
 REPORT = "posenc/report"
-"""Sentence and exit code of the first error."""
+"""Key of the message and exit code of the first error."""
 
-LOST = "another rank of this run has died, or does not answer; the same command resumes from the last checkpoint"
+LOST = "another rank of this run has died or does not respond; the same command resumes from the last checkpoint"
 
 
 @functools.cache
 def store() -> Any:
-    """The keys that all ranks see.
+    """The key-value store shared by all ranks.
 
     Raises:
-        RuntimeError: if nobody keeps them.
+        RuntimeError: if nobody hosts it.
     """
     from torch.distributed import rendezvous
 
     atexit.register(_leave_process_group)
-    keys, _, _ = next(rendezvous("env://", timeout=CONNECTING))
-    keys.set_timeout(WAITING)
-    return keys
+    shared, _, _ = next(rendezvous("env://", timeout=CONNECTING))
+    shared.set_timeout(WAITING)
+    return shared
 
 
 def _leave_process_group() -> None:
-    """A group that is left behind when Python ends now and then aborts the process."""
+    """A process group that still exists when Python exits sometimes aborts the process."""
     import torch.distributed as dist
 
     if dist.is_initialized():
@@ -59,12 +59,12 @@ def _leave_process_group() -> None:
 
 
 def broadcast(decide: Callable[[], Any]) -> Any:
-    """What rank 0 decides, plain data; the other ranks wait for it. All must call this, in the same order."""
-    here = this_rank()
-    if here.world_size == 1:
+    """The result of `decide` on rank 0, plain data. All ranks must call this, in the same order."""
+    rank = this_rank()
+    if rank.world_size == 1:
         return decide()
-    key = f"posenc/broadcast {store().add(f'posenc/broadcasts of {here.rank}', 1)}"
-    if here.is_zero:
+    key = f"posenc/broadcast {store().add(f'posenc/broadcasts of {rank.rank}', 1)}"
+    if rank.is_zero:
         value = decide()
         store().set(key, json.dumps(value))
         return value
@@ -73,7 +73,7 @@ def broadcast(decide: Callable[[], Any]) -> Any:
 
 @contextmanager
 def rank_zero_first() -> Iterator[None]:
-    """Rank 0 does this, then the others."""
+    """Context that rank 0 runs first, then the others."""
     if this_rank().is_zero:
         yield
     broadcast(lambda: None)
@@ -85,17 +85,17 @@ def rank_zero_first() -> Iterator[None]:
 def named_peer_failures() -> Iterator[None]:
     """
     Raises:
-        RunError: in place of what gloo, NCCL and the store say when another rank has died or does not answer.
+        RunError: in place of the errors of gloo, NCCL and the store when another rank has died or does not respond.
     """
     try:
         yield
     except RuntimeError as error:
-        if this_rank().world_size == 1 or not _is_of_a_peer(error):
+        if this_rank().world_size == 1 or not _is_peer_failure(error):
             raise
         raise RunError(LOST) from error
 
 
-def _is_of_a_peer(error: RuntimeError) -> bool:
+def _is_peer_failure(error: RuntimeError) -> bool:
     from torch.distributed import DistError
 
     signs = ("by peer", "broken pipe", "connection closed", "timed out", "remote process exit", "was aborted")
@@ -103,30 +103,30 @@ def _is_of_a_peer(error: RuntimeError) -> bool:
 
 
 def first_to_report(sentence: str, code: int) -> bool:
-    """Whether it falls to this rank to say why all of them end: to the first that asks.
+    """Whether this rank should print the error that ends the run: true for the first rank that calls this.
 
-    Ranks that `launch` has started leave it to the process that started them.
+    For ranks started by `launch` it is false, since the parent process prints it.
 
     Args:
-        sentence: why.
+        sentence: the error message.
         code: the exit code.
     """
-    here = this_rank()
-    if here.world_size == 1:
+    rank = this_rank()
+    if rank.world_size == 1:
         return True
     try:
         if store().add("posenc/errors", 1) > 1:
             return False
         store().set(REPORT, json.dumps([sentence, code]))
         return not store().check([TASK])
-    except RuntimeError:  # rank 0, which kept the store, has died without a word
-        return here.rank == 1
+    except RuntimeError:  # rank 0, which hosted the store, has died without a message
+        return rank.rank == 1
 
 
 def report_error(sentence: str, code: int) -> None:
-    """Say on stderr why the run ends, once for all ranks."""
+    """Print the error to stderr, once for all ranks."""
     if first_to_report(sentence, code):
         print(f"{os.path.basename(sys.argv[0])}: {sentence}", file=sys.stderr, flush=True)
-    here = this_rank()
-    if here.world_size > 1 and here.is_zero and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
+    rank = this_rank()
+    if rank.world_size > 1 and rank.is_zero and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
         time.sleep(LINGER)

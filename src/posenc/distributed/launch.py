@@ -1,6 +1,6 @@
-"""The ranks of a run on this machine, where neither torchrun nor srun has started any.
+"""Starts the ranks of a run on this machine, if neither torchrun nor srun has done so.
 
-Torch starts them, watches over them and ends all when one fails, by the same means as torchrun.
+Uses torch's elastic multiprocessing, as torchrun does, which ends all ranks when one fails.
 """
 
 import ctypes
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 ADDRESS = "127.0.0.1"
 
 SAVING = 30
-"""Seconds that ranks get for saving the run after a signal, as with torchrun and SLURM."""
+"""Seconds that ranks have to save the run after a signal, as with torchrun and SLURM."""
 
 AT_ONCE = "stopped at once; the same command resumes from the last checkpoint"
 
-AHEAD = (signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that SLURM sends well before a job's time limit: they leave as much time as several ranks get."""
+TIME_LIMIT_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that SLURM sends well before a job's time limit; the grace period is that of several ranks."""
 
 
 def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
-    """Train a run as several ranks, each a process of its own.
+    """Train a run with several ranks, one process each.
 
     Args:
-        module: what each rank runs, as in `python -m`.
-        world_size: how many ranks.
-        task: what they find in the store, plain data.
+        module: run by each rank, as in `python -m`.
+        world_size: number of ranks.
+        task: put into the store, plain data.
 
     Raises:
-        UserError, RunError, Stopped: what they ended with.
+        UserError, RunError, Stopped: the error of the ranks.
     """
     import torch
     from torch.distributed import TCPStore
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what happens is said in one sentence
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # errors are reported in one sentence
     store = TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
     store.set(TASK, json.dumps(task))
     shared = {
@@ -55,7 +55,7 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
         "LOCAL_WORLD_SIZE": str(world_size),
         "MASTER_ADDR": ADDRESS,
         "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": str(True),  # torch's word for a store that is kept by none of the ranks
+        "TORCHELASTIC_USE_AGENT_STORE": str(True),  # the store is not hosted by one of the ranks
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() // world_size))),
     }
@@ -68,37 +68,37 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
         )
     if code == 0:
         return
-    if code < 0:  # a rank was killed; the others may say so, or that torch stopped them
+    if code < 0:  # a rank was killed; the reported error may be that torch stopped the others
         raise RunError(LOST)
     reported = json.loads(store.get(REPORT)) if store.check([REPORT]) else (AT_ONCE if code > 128 else LOST, code)
     sentence, code = reported[0], code if code > 128 else reported[1]
-    waiting = before.get(code - 128)
-    if callable(waiting) and code - 128 != signal.SIGINT:  # a cluster's launcher puts the job back into its queue
+    previous = before.get(code - 128)
+    if callable(previous) and code - 128 != signal.SIGINT:  # the cluster launcher's handler requeues the job
         print(sentence, file=sys.stderr, flush=True)
-        waiting(code - 128, None)
+        previous(code - 128, None)
     raise _error(sentence, code)
 
 
 def _exit_code(ranks: "PContext", before: Mapping[int, Any]) -> int:
-    """Wait for the ranks, and pass a signal on to them: the exit code of the first that failed."""
+    """Wait for the ranks, and forward signals to them; returns the exit code of the first that failed, or 0."""
     from torch.distributed.elastic.multiprocessing import SignalException
 
     try:
         _take_signals(before)
         ended = ranks.wait(period=0.1)
-    except SignalException as asked:
+    except SignalException as received:
         with suppress(SignalException):
-            ranks.close(signal.SIGINT if asked.sigval == signal.SIGINT else signal.SIGTERM, SAVING)
+            ranks.close(signal.SIGINT if received.sigval == signal.SIGINT else signal.SIGTERM, SAVING)
         ranks.close(signal.SIGKILL)  # after a second Ctrl-C
-        return 128 + asked.sigval
-    assert ended is not None  # it waits for ever
+        return 128 + received.sigval
+    assert ended is not None  # it waits without a timeout
     return next((failure.exitcode for failure in ended.failures.values()), 0)
 
 
 @contextmanager
 def _handlers_restored() -> Iterator[dict[int, Any]]:
-    """Torch takes signals as torchrun does and keeps them; gives who took them before."""
-    taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *AHEAD)
+    """Context that restores the signal handlers, which torch replaces; yields the previous ones."""
+    taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *TIME_LIMIT_SIGNALS)
     before: dict[int, Any] = {one: signal.getsignal(one) for one in taken}
     try:
         yield before
@@ -108,23 +108,23 @@ def _handlers_restored() -> Iterator[dict[int, Any]]:
 
 def _take_signals(before: Mapping[int, Any]) -> None:
     ahead: dict[int, Any] = {
-        one: _ask for one in AHEAD if callable(before[one])
-    }  # for others they mean the end of the process
-    _set_handlers({**before, **ahead, signal.SIGINT: _ask, signal.SIGTERM: _ask})
+        one: _forward for one in TIME_LIMIT_SIGNALS if callable(before[one])
+    }  # the default action ends the process
+    _set_handlers({**before, **ahead, signal.SIGINT: _forward, signal.SIGTERM: _forward})
 
 
 def _set_handlers(handlers: Mapping[int, Any]) -> None:
-    if threading.current_thread() is threading.main_thread():  # Python lets no other thread take signals
+    if threading.current_thread() is threading.main_thread():  # handlers can only be set there
         for one, handler in handlers.items():
-            if handler is not None:  # one that was not taken in Python
+            if handler is not None:  # None: not installed from Python
                 signal.signal(one, handler)
 
 
-def _ask(signum: int, _: FrameType | None) -> None:
-    """Have the ranks save the run; after that only Ctrl-C is heard, which ends them at once."""
+def _forward(signum: int, _: FrameType | None) -> None:
+    """Make the ranks save the run; afterwards only Ctrl-C has an effect, which ends them at once."""
     from torch.distributed.elastic.multiprocessing import SignalException
 
-    _set_handlers(dict.fromkeys((signal.SIGTERM, *AHEAD), signal.SIG_IGN))
+    _set_handlers(dict.fromkeys((signal.SIGTERM, *TIME_LIMIT_SIGNALS), signal.SIG_IGN))
     raise SignalException(f"stopped by signal {signum}", signal.Signals(signum))
 
 
@@ -135,7 +135,7 @@ def _error(sentence: str, code: int) -> BaseException:
 
 
 def end_with_parent(signum: int) -> None:
-    """Have Linux send this process a signal when the one that started it dies, however it dies."""
-    death_signal = 1  # PR_SET_PDEATHSIG: linux/prctl.h
+    """Make Linux send this process a signal when its parent dies."""
+    pr_set_pdeathsig = 1  # linux/prctl.h
     with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").prctl(death_signal, signum)
+        ctypes.CDLL("libc.so.6").prctl(pr_set_pdeathsig, signum)

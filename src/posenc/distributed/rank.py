@@ -1,4 +1,4 @@
-"""Which of the ranks of a run this process is: torchrun and srun say it in environment variables."""
+"""The rank of this process, from the environment variables of torchrun or srun."""
 
 import os
 import re
@@ -14,7 +14,7 @@ ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True)
 class Rank:
-    """One of `world_size` ranks over all machines, and of `local_world_size` on its own."""
+    """One of `world_size` ranks, `local_world_size` of which are on this node."""
 
     rank: int = 0
     world_size: int = 1
@@ -23,29 +23,33 @@ class Rank:
 
     @property
     def is_zero(self) -> bool:
-        """Whether it is the one that prints and writes."""
+        """Whether this is rank 0, which prints and writes files."""
         return self.rank == 0
 
 
 def this_rank() -> Rank:
-    """That of this process; by itself it is the only one."""
+    """The rank of this process; the only one if there are no variables.
+
+    Raises:
+        UserError: if the variables are invalid.
+    """
     if any(name not in os.environ for name in (*VARIABLES, *ADDRESS)):
         return Rank()
     for name in VARIABLES:
         if not os.environ[name].isdecimal():
-            value = os.environ.pop(name)  # without it this process is alone, and says so itself
-            raise UserError(f"the environment's {name}={value} must be a whole number, as torchrun sets it")
-    here = Rank(*(int(os.environ[name]) for name in VARIABLES))
-    if not (here.rank < here.world_size and here.local_rank < here.local_world_size <= here.world_size):
+            value = os.environ.pop(name)  # without it this process reports the error as a single rank
+            raise UserError(f"the environment variable {name}={value} must be an integer, as set by torchrun")
+    rank = Rank(*(int(os.environ[name]) for name in VARIABLES))
+    if not (rank.rank < rank.world_size and rank.local_rank < rank.local_world_size <= rank.world_size):
         given = " ".join(f"{name}={os.environ.pop(name)}" for name in VARIABLES)
-        raise UserError(f"the environment's {given} contradict each other: a rank is below the number of ranks")
-    return here
+        raise UserError(f"the environment variables {given} contradict each other: ranks must be below world sizes")
+    return rank
 
 
 def adopt_srun() -> None:
-    """Put what srun says of this rank into torchrun's variables, where torch and Lightning look, too.
+    """Translate srun's variables to torchrun's, which torch and Lightning also read.
 
-    It must come before torch is imported, whose C++ would log the death of a peer beside our sentence.
+    Must be called before torch is imported, whose C++ code would log the death of a peer in addition to our message.
     """
     if "RANK" not in os.environ:
         os.environ.update(from_srun(os.environ))
@@ -54,10 +58,10 @@ def adopt_srun() -> None:
 
 
 def from_srun(environment: Mapping[str, str]) -> dict[str, str]:
-    """Torchrun's variables, from those that srun sets for several tasks; none for a single one, or without srun."""
+    """Torchrun's variables from srun's; empty for a single task, or without srun."""
     tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
     if not tasks.isdecimal():
-        raise UserError(f"the environment's SLURM_STEP_NUM_TASKS={tasks} must be a whole number, as srun sets it")
+        raise UserError(f"the environment variable SLURM_STEP_NUM_TASKS={tasks} must be an integer, as set by srun")
     if int(tasks) == 1:
         return {}
     job, step = int(environment["SLURM_JOB_ID"]), int(environment["SLURM_STEP_ID"])
@@ -67,26 +71,26 @@ def from_srun(environment: Mapping[str, str]) -> dict[str, str]:
         "LOCAL_RANK": environment["SLURM_LOCALID"],
         "LOCAL_WORLD_SIZE": str(tasks_on(environment["SLURM_STEP_TASKS_PER_NODE"], int(environment["SLURM_NODEID"]))),
         "MASTER_ADDR": first_host(environment["SLURM_STEP_NODELIST"]),
-        "MASTER_PORT": str(20000 + (job + 1009 * step) % 10000),  # all know it, and two jobs on a machine differ
+        "MASTER_PORT": str(20000 + (job + 1009 * step) % 10000),  # all ranks know it, and jobs on a node differ
     }
 
 
 def tasks_on(tasks_per_node: str, node: int) -> int:
-    """Of SLURM's list of tasks a node, like 8(x2),4, the number on one of them."""
+    """The number of tasks on a node, from SLURM's list of tasks per node, such as 8(x2),4."""
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", tasks_per_node)
     return [int(tasks) for tasks, times in runs for _ in range(int(times or 1))][node]
 
 
 def first_host(nodes: str) -> str:
-    """Of SLURM's list of nodes, like gpu[01-02,07],big1, the first."""
+    """The first node of SLURM's node list, such as gpu[01-02,07],big1."""
     return re.sub(r"\[([^],-]+)[^]]*\]", r"\1", nodes).partition(",")[0]
 
 
 @contextmanager
 def rank_zero_output() -> Iterator[None]:
-    """Ranks other than 0 print nothing on stdout; what has gone wrong they still report."""
+    """Context in which ranks other than 0 print nothing to stdout; errors are still reported."""
     if this_rank().is_zero:
         yield
         return
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+    with open(os.devnull, "w") as devnull, redirect_stdout(devnull):
         yield

@@ -104,7 +104,7 @@ def _configuration(run: Path) -> dict[str, Any]:
         raise UserError(f"{file} is not one that this program writes: {error}") from error
     for key in ("seed", "context", "batch_size"):
         if type(config.get(key)) is not int:
-            raise UserError(f"{file} is not one that this program writes: {key} must be a whole number")
+            raise UserError(f"{file} is not one that this program writes: {key} must be an integer")
     return config
 
 

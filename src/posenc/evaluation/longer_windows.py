@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.evaluation.load import Trained
-from posenc.storage.lengths_file import TIMES, AtLength
+from posenc.storage.lengths_file import TIMES, LengthResult
 
 TEXT = 65_536
 """Tokens of validation text read at each length, if there are so many."""
@@ -23,7 +23,7 @@ PER_DOUBLING = 4
 """Buckets of positions between any position and its double."""
 
 
-def at_lengths(trained: Trained, tokens: Tokens) -> tuple[AtLength, ...]:
+def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
     """The model at each of TIMES its training length, always on the same text.
 
     The text is cut into spans of the longest window, evenly spread over the split, and each span into as many windows
@@ -38,12 +38,12 @@ def at_lengths(trained: Trained, tokens: Tokens) -> tuple[AtLength, ...]:
     longest = max((length for length in lengths.values() if length + ahead <= len(tokens)), default=0)
     spans = validation_windows(tokens, max(1, TEXT // max(1, longest)), longest + ahead)
 
-    def entry(times: float, length: int) -> AtLength:
+    def entry(times: float, length: int) -> LengthResult:
         table = trained.model.scheme.longest
         if table is not None and length > table:
-            return AtLength(times, length, no_entry=f"it can place only {table} positions")
+            return LengthResult(times, length, no_entry=f"it can place only {table} positions")
         if length > longest:
-            return AtLength(times, length, no_entry=f"the validation split has only {len(tokens):,} tokens")
+            return LengthResult(times, length, no_entry=f"the validation split has only {len(tokens):,} tokens")
         return _measured(trained, spans.unfold(1, length + ahead, length).flatten(0, 1), times, length, context)
 
     return tuple(entry(times, length) for times, length in lengths.items())
@@ -64,17 +64,17 @@ def bucket_edges(context: int, length: int) -> list[int]:
     return sorted({0, length, *(mark for mark in marks if 0 < mark < length)})
 
 
-def _measured(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> AtLength:
+def _measured(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> LengthResult:
     """windows (N, length + lookahead)."""
     losses, read = _by_position(trained, windows)
     nats = float(losses.mean())
     if not math.isfinite(nats):
-        return AtLength(times, length, no_entry="its loss is NaN or infinite")
+        return LengthResult(times, length, no_entry="its loss is NaN or infinite")
     edges = bucket_edges(context, length)
     means = np.add.reduceat(losses, edges[:-1]) / np.diff(edges)
     bits = nats * len(windows) * length / math.log(2) / read
     rounded = tuple(round(float(mean), 6) for mean in means)
-    return AtLength(times, length, len(windows), nats, bits, tuple(edges), rounded)
+    return LengthResult(times, length, len(windows), nats, bits, tuple(edges), rounded)
 
 
 @torch.no_grad()

@@ -1,1 +1,1 @@
-"""Rendering only: text, tables, figures and pages of what analysis computed."""
+"""Renders the results of `posenc.analysis` as text, tables, figures and pages."""

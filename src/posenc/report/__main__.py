@@ -1,4 +1,4 @@
-"""`python -m posenc.report`, which is `posenc.commands.report`."""
+"""`python -m posenc.report`; see `posenc.commands.report`."""
 
 from posenc.commands.report import main
 

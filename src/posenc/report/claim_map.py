@@ -1,4 +1,4 @@
-"""The claim map as a figure and as a table."""
+"""The claim map as a figure and a table."""
 
 import math
 import statistics
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Star:
-    """A published ratio: where its baseline ended, in tokens, and how many times fewer the rotary arm needed."""
+    """A published result: the baseline's tokens, and how many times fewer the rotary arm needed."""
 
     tokens: float
     ratio: float
@@ -30,13 +30,13 @@ PUBLISHED = (
     Star(6.4e9, 1.19, "modded-nanogpt 2024"),
     Star(21e9, 1.0, "Press et al. 2021"),
 )
-"""Others' ratios: other texts, tokens, sizes and baselines, with one seed each (src/posenc/analysis/published.py)."""
+"""With other texts, tokenizers, sizes and baselines, and one seed each (src/posenc/analysis/published.py)."""
 
 INTRODUCTION = """\
-How many times fewer tokens RoPE needs for the loss that the sinusoid has at the end of its own training, by budget
-([the protocol](../../docs/protocol.md)). `runs.csv` has a row for each run, `curves.csv` every validation, `plan.yaml`
-what is to be run. Intervals are Student's over seeds, and cover seeds only; with fewer than three there are figures and
-no verdict. Made with `python -m posenc.claim_map`."""
+How many times fewer tokens RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
+([protocol](../../docs/protocol.md)). `runs.csv` has a row for each run, `curves.csv` every validation, `plan.yaml`
+the planned runs. Intervals are Student's t over seeds, and cover seeds only; with fewer than three seeds there is no
+interval and no verdict. Generated with `python -m posenc.claim_map`."""
 
 _MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
 
@@ -48,21 +48,21 @@ def figure(
     baseline: str,
     ngrams: Mapping[int, float],
 ) -> "Figure":
-    """N(D) above, the gap in nats at equal D below, over the baseline's tokens.
+    """N(D) and, below it, the gap in nats at equal D, over the baseline's tokens.
 
     Args:
         main: RoPE over the baseline.
-        others: RoPE over further baselines, by name; thin lines.
-        factors: RoPE over the baseline where one thing differs from the backbone, by that; dots.
+        others: RoPE over other baselines, by name; thin lines.
+        factors: RoPE over the baseline in settings with one difference from the backbone, by setting; dots.
         baseline: its name.
-        ngrams: validation losses of n-gram models by order, marked where the baseline has the same.
+        ngrams: validation losses of n-gram models by order, marked on the upper axis.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        drawn = Figure(figsize=(8, 6.4), layout="constrained")
-        above, below = drawn.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
+        fig = Figure(figsize=(8, 6.4), layout="constrained")
+        above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
         above.set_title(f"How many times fewer tokens RoPE needs than {baseline}", loc="left", fontsize=10)
         above.axhline(1, color="#1c1c1c", linewidth=0.9)
         for color, (name, points) in zip(_THIN, others.items(), strict=False):
@@ -87,11 +87,11 @@ def figure(
         _gaps(below, main)
         below.set_xlabel(f"tokens that {baseline} was trained on")
         below.set_ylabel("nats per token\nbehind RoPE")
-    return drawn
+    return fig
 
 
 def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: Any) -> None:
-    """A line through the points that are numbers, named at its end; grey where the baseline stands on the plateau."""
+    """A labelled line through the finite points; grey where the baseline is on the plateau."""
     known = [point for point in points if 0 < point.advantage.value < math.inf]
     if not known:
         return
@@ -130,16 +130,16 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
 
 
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
-    """Ticks on top where the baseline has the loss of an n-gram model."""
+    """Ticks on the upper axis where the baseline has the loss of an n-gram model."""
     import numpy as np
 
     if len(points) < 2:
         return
     losses, tokens = [p.loss for p in points][::-1], [math.log(p.tokens) for p in points][::-1]
-    there = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
+    inside = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
     top = axes.secondary_xaxis("top")
-    top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in there.values()])
-    top.set_xticklabels([str(order) for order in there], fontsize=8)
+    top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in inside.values()])
+    top.set_xticklabels([str(order) for order in inside], fontsize=8)
     top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
     top.minorticks_off()
 
@@ -154,20 +154,20 @@ def write_up(results: Sequence[Result], points: Sequence[Point]) -> list[str]:
     sd, freedom = pooled_sd(results)
     if freedom:
         written.append(
-            f"The last loss has an SD of {sd:.4f} nats over seeds (pooled over all arms and budgets, {freedom} degrees "
-            f"of freedom): {seeds_needed(sd, 0.01)} seeds give its mean to 0.01 nats."
+            f"The final loss has an SD of {sd:.4f} nats over seeds (pooled over all arms and budgets, {freedom} "
+            f"degrees of freedom): {seeds_needed(sd, 0.01)} seeds determine its mean to 0.01 nats."
         )
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
         written.append(
-            f"Each last loss has a standard error of {statistics.median(errors):.4f} nats over its validation windows "
-            "(median over runs). All runs read the same windows, so that their differences are surer."
+            f"Each final loss has a standard error of {statistics.median(errors):.4f} nats over validation windows "
+            "(median over runs). All runs use the same windows, so differences are more precise."
         )
     return written
 
 
 def table(points: Sequence[Point], unit: int) -> str:
-    """A row a budget, in Markdown."""
+    """One row per budget, in Markdown."""
     lines = [
         "| budget | tokens | the baseline's loss | times fewer tokens | nats behind RoPE |",
         "|---|---|---|---|---|",
@@ -182,7 +182,7 @@ def table(points: Sequence[Point], unit: int) -> str:
 
 
 def ratio(point: Point) -> str:
-    """N in words: a figure, its interval where there is one, or which side of RoPE's budgets it lies on."""
+    """N with its interval if there is one, or on which side of RoPE's budgets it is."""
     value = point.advantage.value
     if value == math.inf:
         return "reached within RoPE's smallest budget"

@@ -1,4 +1,4 @@
-"""The comparison as tables for programs: table.csv, curves.csv, search.csv, lengths.csv and positions.csv."""
+"""The comparison as CSV files: table.csv, curves.csv, search.csv, lengths.csv and positions.csv."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +36,7 @@ _RUN = ("setting", "scheme", "seed")
 
 
 def table(comparison: Comparison) -> str:
-    """One row a setting, scheme and threshold; empty cells where something was not reached or has no interval."""
+    """One row per setting, scheme and threshold; cells are empty if a loss was not reached or has no interval."""
     arms = ((panel, arm) for panel in comparison.panels for arm in panel.arms)
     rows = (
         _common(panel, arm) | row
@@ -91,7 +91,7 @@ def _estimate(name: str, estimate: Estimate | None, digits: int = 4) -> Row:
 
 
 def curves(comparison: Comparison) -> str:
-    """One row a run and validation."""
+    """One row per run and validation."""
     columns = (*AXES, *MEASURES)
     rows = (
         {"setting": panel.title, "scheme": arm.scheme, "seed": run.seed}
@@ -105,13 +105,13 @@ def curves(comparison: Comparison) -> str:
 
 
 def search(comparison: Comparison) -> str:
-    """The trials before a tuned comparison."""
+    """The trials of the hyperparameter search."""
     trials = comparison.sweep.search
     return to_csv(list(dict.fromkeys(key for trial in trials for key in trial)), trials)
 
 
 def lengths(comparison: Comparison) -> str:
-    """One row a run and length; where there is no entry, the reason and no number."""
+    """One row per run and length; if it was not evaluated, with the reason."""
     rows = (
         {
             **run,
@@ -129,7 +129,7 @@ def lengths(comparison: Comparison) -> str:
 
 
 def positions(comparison: Comparison) -> str:
-    """One row a run, length and bucket of positions, counted from 0."""
+    """One row per run, length and bucket of positions, counted from 0."""
     rows = (
         {**run, "length": entry.length, "from_position": first, "to_position": end - 1, "nats_per_token": f"{loss:.5f}"}
         for run, evaluated in _evaluated(comparison)
@@ -140,7 +140,7 @@ def positions(comparison: Comparison) -> str:
 
 
 def _evaluated(comparison: Comparison) -> Iterator[tuple[Row, Lengths]]:
-    """Every run that was evaluated in longer windows, with what came out."""
+    """Every run that was evaluated in longer windows, and its results."""
     for panel in comparison.panels:
         for arm in panel.arms:
             for run in arm.runs:

@@ -1,4 +1,4 @@
-"""A comparison as results: small files that say what was measured, on what, and with which command."""
+"""Exports a comparison to results/: small text files with data, provenance and command."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,21 +9,21 @@ from posenc.storage.atomic import atomic_write
 
 
 def export(comparison: Comparison, folder: Path) -> None:
-    """Write README.md, curves.csv, table.csv, the figures and, where there are any, longer windows and positions."""
+    """Write README.md, curves.csv, table.csv, the figures and, if there are any, lengths.csv and positions.csv."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = figures.save_all(comparison, folder)
-    written = {"table.csv": csv_tables.table(comparison), "curves.csv": csv_tables.curves(comparison)}
-    if "lengths.png" in drawn:
-        written |= {"lengths.csv": csv_tables.lengths(comparison), "positions.csv": csv_tables.positions(comparison)}
+    images = figures.save_all(comparison, folder)
+    files = {"table.csv": csv_tables.table(comparison), "curves.csv": csv_tables.curves(comparison)}
+    if "lengths.png" in images:
+        files |= {"lengths.csv": csv_tables.lengths(comparison), "positions.csv": csv_tables.positions(comparison)}
     if comparison.sweep.search:
-        written["search.csv"] = csv_tables.search(comparison)
-    written["README.md"] = "\n\n".join(_readme(comparison, drawn, folder)) + "\n"
-    for name, text in written.items():
+        files["search.csv"] = csv_tables.search(comparison)
+    files["README.md"] = "\n\n".join(_readme(comparison, images, folder)) + "\n"
+    for name, text in files.items():
         atomic_write(folder / name, text)
 
 
-def _readme(comparison: Comparison, drawn: list[str], folder: Path) -> Iterator[str]:
-    """Its paragraphs."""
+def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator[str]:
+    """The paragraphs of README.md."""
     panels = comparison.panels
     yield f"# {comparison.sweep.name}"
     if overall := sentences.overall(comparison):
@@ -39,22 +39,22 @@ def _readme(comparison: Comparison, drawn: list[str], folder: Path) -> Iterator[
     for panel in panels:
         if panel.heads:
             yield f"{f'At {panel.title}: ' if panel.title else ''}{sentences.heads(panel.heads)}"
-    if "heads.png" in drawn:
+    if "heads.png" in images:
         yield "![Attention heads](heads.png)"
     for longer in filter(None, (panel.extrapolation for panel in panels)):
         yield sentences.extrapolation(longer)
-    if "lengths.png" in drawn:
+    if "lengths.png" in images:
         yield "![Longer windows](lengths.png)"
     yield tables.markdown(tables.facts(comparison.sweep))
     yield from (f"Note: {notice}." for notice in comparison.notices)
-    yield from _files("lengths.png" in drawn)
-    yield _command(comparison, "lengths.png" in drawn, folder)
+    yield from _files("lengths.png" in images)
+    yield _command(comparison, "lengths.png" in images, folder)
 
 
 def _files(longer: bool) -> Iterator[str]:
-    held = "`curves.csv` holds every validation of every run (seconds: of training), `table.csv` what they came to"
-    also = ", `lengths.csv` every run in longer windows, `positions.csv` its loss along them"
-    yield f"{held}{also if longer else ''}."
+    text = "`curves.csv` has every validation of every run (seconds of training time), `table.csv` the comparison"
+    also = ", `lengths.csv` every run in longer windows, `positions.csv` its loss by position"
+    yield f"{text}{also if longer else ''}."
 
 
 def _command(comparison: Comparison, longer: bool, folder: Path) -> str:
@@ -63,4 +63,4 @@ def _command(comparison: Comparison, longer: bool, folder: Path) -> str:
     if longer:
         commands.append(f"python -m posenc.extrapolate {sweep.source}")
     commands.append(f"python -m posenc.report {sweep.source} --results {folder}")
-    return f"To repeat it:\n\n```bash\n{' && '.join(commands)}\n```"
+    return f"To reproduce:\n\n```bash\n{' && '.join(commands)}\n```"

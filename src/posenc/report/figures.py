@@ -1,4 +1,4 @@
-"""The comparison as still figures, for papers and README."""
+"""The comparison as static figures, for papers and README."""
 
 import io
 import math
@@ -32,13 +32,13 @@ STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "posenc",
 }
-"""Settings of matplotlib for every figure of the project."""
+"""matplotlib settings of all figures."""
 
 _MARK: Any = {"fontsize": 8, "color": "#444444"}
 
 
 def curves(comparison: Comparison) -> "Figure":
-    """A row a panel: validation loss against steps, and speed-up over the baseline against loss."""
+    """One row per panel: validation loss by step, and speed-up over the baseline by loss."""
     import matplotlib
 
     look = looks(comparison.schemes)
@@ -55,19 +55,19 @@ def curves(comparison: Comparison) -> "Figure":
 
 
 def heads(comparison: Comparison) -> "Figure":
-    """A row a panel: the loss, and beside it the scores of the best heads that any scheme comes to."""
+    """One row per panel: the loss, and the scores of the best heads."""
     import matplotlib
 
     look = looks(comparison.schemes)
-    drawn = {name: None for panel in comparison.panels for name in scores(panel)}
+    shown = {name: None for panel in comparison.panels for name in scores(panel)}
     with matplotlib.rc_context(STYLE):
-        figure, rows = _grid(len(comparison.panels), 1 + len(drawn), height=4.0)
+        figure, rows = _grid(len(comparison.panels), 1 + len(shown), height=4.0)
         for row, panel in zip(rows, comparison.panels, strict=True):
             _over_steps(row[0], panel, "val_loss", look)
             row[0].set_ylim(*window(panel.arms))
             if panel.ngram is not None:
-                _held_against(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=_DASHES["dot"])
-            for axes, name in zip(row[1:], drawn, strict=True):
+                _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=_DASHES["dot"])
+            for axes, name in zip(row[1:], shown, strict=True):
                 if name not in scores(panel):
                     axes.set_axis_off()
                     continue
@@ -78,7 +78,7 @@ def heads(comparison: Comparison) -> "Figure":
 
 
 def scores(panel: Panel) -> list[str]:
-    """The scores that say something: some scheme has a head with one of FORMED or more; the others lie flat at 0."""
+    """The scores that reach FORMED for some scheme; the others would be flat at 0."""
     reached = {name: max(max(arm.bands[name]["step"].middle, default=0) for arm in panel.arms) for name in SCORES}
     return [name for name in SCORES if panel.heads and reached[name] >= FORMED]
 
@@ -92,26 +92,26 @@ def _over_steps(axes: Any, panel: Panel, name: str, look: Mapping[str, Look]) ->
     axes.set_xlim(0, panel.budget)
 
 
-def _over_seeds(panel: Panel, drawn: str) -> str:
+def _over_seeds(panel: Panel, title: str) -> str:
     over = formatting.seeds_from([len(arm.runs) for arm in panel.arms])
-    return f"{panel.title}{chr(10) if panel.title else ''}{drawn[0].upper()}{drawn[1:]}, {over}, 95 % band"
+    return f"{panel.title}{chr(10) if panel.title else ''}{title[0].upper()}{title[1:]}, {over}, 95 % band"
 
 
-def _held_against(axes: Any, levels: Mapping[float, str], **line: Any) -> None:
-    """Lines across, each with its name beside the plot, moved apart where they would overprint."""
+def _horizontal_lines(axes: Any, levels: Mapping[float, str], **line: Any) -> None:
+    """Horizontal lines with labels to the right of the plot, moved apart if they would overlap."""
     low, high = axes.get_ylim()
-    least = (high - low) / 22
+    spacing = (high - low) / 22
     free = math.inf
     for level, name in sorted(levels.items(), reverse=True):
         if low < level < high:
             axes.axhline(level, **{"color": "#9a9a9a", "linewidth": 0.8, "zorder": 1, **line})
-            free = min(level, free - least)
+            free = min(level, free - spacing)
             right = {"xy": (1, free), "xycoords": ("axes fraction", "data")}
             axes.annotate(name, **right, xytext=(3, 0), textcoords="offset points", va="center", **_MARK)
 
 
 def lengths(comparison: Comparison) -> "Figure":
-    """A row a panel that was evaluated in longer windows: bits per byte against length, loss against position."""
+    """One row per panel with longer windows: bits per byte by length, loss by position."""
     import matplotlib
 
     look = looks(comparison.schemes)
@@ -130,34 +130,34 @@ def lengths(comparison: Comparison) -> "Figure":
 
 def _by_length(axes: Any, panel: Panel, found: Extrapolation) -> None:
     axes.set_title(_over_seeds(panel, "loss in longer windows"), loc="left", fontsize=10, parse_math=False)
-    axes.set_xlabel(f"length of the windows, times the {found.context:,} tokens trained at")
+    axes.set_xlabel(f"window length, times the training length of {found.context:,} tokens")
     axes.set_ylabel(METRICS["bits_per_byte"].label)
     _doublings(axes, found.lengths, "{:g}")
 
 
 def _by_position(axes: Any, found: Extrapolation) -> None:
-    axes.set_title("Loss along the window, 95 % band", loc="left", fontsize=10, parse_math=False)
+    axes.set_title("Loss by position, 95 % band", loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel("position in the window, tokens")
     axes.set_ylabel(METRICS["val_loss"].label)
     _doublings(axes, [4**power for power in range(12)], "{:,}")
     axes.axvline(found.context, color="#5a5a5a", linewidth=1, zorder=1)
     axes.annotate(
-        "trained up to here", (found.context, 0.02), xycoords=("data", "axes fraction"), xytext=(-4, 0),
+        "training length", (found.context, 0.02), xycoords=("data", "axes fraction"), xytext=(-4, 0),
         textcoords="offset points", ha="right", **_MARK,
     )  # fmt: skip
 
 
-def _doublings(axes: Any, places: Iterable[float], form: str) -> None:
-    """A logarithmic axis across, with marks at some of these places."""
+def _doublings(axes: Any, ticks: Iterable[float], label: str) -> None:
+    """A logarithmic x axis with the given ticks."""
     low, high = axes.get_xlim()
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(places), [form.format(place) for place in places])
+    axes.set_xticks(list(ticks), [label.format(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set_xlim(max(low, 0.9), high)
 
 
 def _grid(rows: int, columns: int, height: float) -> tuple["Figure", Any]:
-    """Rows of some inches; lower ones where there are many, so that more of them are seen at once."""
+    """A grid of axes; rows are lower if there are many."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, rows * (height if rows <= MANY else 0.7 * height)), layout="constrained")
@@ -165,13 +165,13 @@ def _grid(rows: int, columns: int, height: float) -> tuple["Figure", Any]:
 
 
 def save_all(comparison: Comparison, folder: Path) -> list[str]:
-    """Write curves.png, curves.svg, heads.png where heads formed, lengths.png where lengths were evaluated.
+    """Write curves.png, curves.svg, heads.png if heads formed, lengths.png if longer windows were evaluated.
 
     Returns:
-        The names of those written.
+        The names of the files written.
     """
-    drawn = curves(comparison)
-    figures = {"curves.png": drawn, "curves.svg": drawn}
+    both = curves(comparison)
+    figures = {"curves.png": both, "curves.svg": both}
     if any(scores(panel) for panel in comparison.panels):
         figures["heads.png"] = heads(comparison)
     if any(panel.extrapolation for panel in comparison.panels):
@@ -182,20 +182,20 @@ def save_all(comparison: Comparison, folder: Path) -> list[str]:
 
 
 def save(figure: "Figure", file: Path) -> None:
-    """Write a figure as .png or .svg, complete or not at all, the same bytes for the same data."""
+    """Write a figure as .png or .svg, atomically and deterministically."""
     import matplotlib
 
-    drawn = io.BytesIO()
+    buffer = io.BytesIO()
     metadata = {"Date": None} if file.suffix == ".svg" else {}
-    with matplotlib.rc_context(STYLE):  # what concerns the file is read here, not where the figure was drawn
-        figure.savefig(drawn, format=file.suffix[1:], dpi=160, metadata=metadata)
-    atomic_write(file, drawn.getvalue())
+    with matplotlib.rc_context(STYLE):  # matplotlib reads the file options here, not when the figure is created
+        figure.savefig(buffer, format=file.suffix[1:], dpi=160, metadata=metadata)
+    atomic_write(file, buffer.getvalue())
 
 
 def _legend(figure: "Figure") -> None:
-    """One legend for all panels, under them, where it hides no curve."""
-    drawn = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
+    """One legend below all panels."""
+    lines = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
 
 
 def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
@@ -205,9 +205,9 @@ def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
             axes.plot(run.curve["step"], run.curve["val_loss"], **thin)
     _over_steps(axes, panel, "val_loss", look)
     axes.set_ylim(*window(panel.arms))
-    _held_against(axes, {threshold.level: formatting.share(threshold.fraction) for threshold in panel.thresholds})
+    _horizontal_lines(axes, {threshold.level: formatting.share(threshold.fraction) for threshold in panel.thresholds})
     if panel.rivals:
-        axes.set_xlabel(f"step; grey: {panel.baseline}'s loss after shares of the budget", parse_math=False)
+        axes.set_xlabel(f"step; grey: {panel.baseline}'s loss after fractions of the budget", parse_math=False)
 
 
 def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
@@ -222,7 +222,7 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("loss to be reached, nats per token (lower to the right)")
+    axes.set_xlabel("loss, nats per token (decreasing to the right)")
     axes.set_ylabel(METRICS["speed_up_steps"].title)
     axes.set_title(_over_seeds(panel, f"speed-up over {panel.baseline}"), loc="left", fontsize=10, parse_math=False)
 
@@ -234,7 +234,7 @@ def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:
 
 
 def window(arms: Sequence[Arm]) -> tuple[float, float]:
-    """Losses worth showing: the fall from the first measurements would flatten everything after it."""
+    """The range of losses to show; the steep initial drop would flatten the rest."""
     last = [run.last_loss for arm in arms for run in arm.runs]
     tenth = [float(run.curve["val_loss"][len(run.curve["val_loss"]) // 10]) for arm in arms for run in arm.runs]
     low, high = min(last), max([*tenth, *last])

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Formatting of numbers."""
 
 import math
 
@@ -6,7 +6,7 @@ from posenc.analysis.convergence import Estimate
 
 
 def interval(estimate: Estimate | None, digits: int = 3) -> str:
-    """2.338 (2.320–2.357), or 2.338 alone where there is no interval."""
+    """2.338 (2.320–2.357), or 2.338 if there is no interval."""
     if estimate is None:
         return "–"
     if estimate.low is None or estimate.high is None:
@@ -15,12 +15,12 @@ def interval(estimate: Estimate | None, digits: int = 3) -> str:
 
 
 def steps(estimate: Estimate) -> str:
-    """53, or how many seeds never got there."""
+    """53, or how many seeds did not reach it."""
     return _missed(estimate) if estimate.missed else f"{estimate.value:,.0f}"
 
 
 def steps_interval(estimate: Estimate) -> str:
-    """53 (50–56), or how many seeds never got there."""
+    """53 (50–56), or how many seeds did not reach it."""
     if estimate.missed or estimate.low is None or estimate.high is None:
         return steps(estimate)
     if not estimate.determined:
@@ -29,12 +29,12 @@ def steps_interval(estimate: Estimate) -> str:
 
 
 def times(estimate: Estimate) -> str:
-    """5.61x (5.20–6.05), or how many seeds never got there."""
+    """5.61x (5.20–6.05), or how many seeds did not reach it."""
     return _missed(estimate) if estimate.missed else ratio(estimate, "x")
 
 
 def ratio(estimate: Estimate, unit: str = "") -> str:
-    """5.61 (5.20–6.05); an interval too wide to say something is not printed."""
+    """5.61 (5.20–6.05); an interval that is too wide is not printed."""
     value = f"{short(estimate.value)}{unit}"
     if estimate.low is None or estimate.high is None:
         return value
@@ -72,7 +72,7 @@ def of(count: int, total: int) -> str:
 
 
 def share(fraction: float) -> str:
-    return f"{fraction:.0%}".replace("%", "\u00a0%")  # a space that breaks no line
+    return f"{fraction:.0%}".replace("%", "\u00a0%")  # no-break space
 
 
 def parameters(count: int | None) -> str:
@@ -80,5 +80,5 @@ def parameters(count: int | None) -> str:
 
 
 def finite(value: float | None, digits: int = 4) -> str:
-    """For a table that a program reads: empty where there is no number."""
+    """For CSV files: empty if the value is missing or not finite."""
     return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"

@@ -1,4 +1,4 @@
-"""The comparison as one self-contained web page."""
+"""The comparison as a self-contained web page."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ _CHARTS = {
     "lengths": "bits_per_byte",
     "positions": "val_loss",
 }
-"""The metric that each kind of chart draws up."""
+"""The metric on the y axis of each chart."""
 
 
 def html(comparison: Comparison) -> str:
-    """The complete page: no other file, no request when it is opened."""
+    """The complete page; it loads no other files."""
     look = looks(comparison.schemes)
     return render(
         "report.html.j2",
@@ -49,7 +49,7 @@ def html(comparison: Comparison) -> str:
 
 
 def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **shown: Any) -> str:
-    """A page in one file: a template with the style, the data and the scripts that draw it."""
+    """A self-contained page: a template with its style, data and scripts inlined."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -66,7 +66,7 @@ def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **sho
 
 
 def _data(comparison: Comparison, look: Mapping[str, Look]) -> dict[str, Any]:
-    """What curves.js draws."""
+    """The data for curves.js."""
     return {
         "axes": {axis: METRICS[axis].label for axis in AXES},
         "labels": {chart: METRICS[name].label for chart, name in _CHARTS.items()},
@@ -99,7 +99,7 @@ def _panel(panel: Panel, look: Mapping[str, Look]) -> dict[str, Any]:
 
 
 def _means(arm: Arm) -> dict[str, Any]:
-    """Each measure's mean with the axes it can be drawn over; None where it was not measured with every seed."""
+    """Each measure's mean over each axis; None if it was not measured for every seed."""
     return {
         measure: {**{axis: _rounded(band.x) for axis, band in over.items()}, **(_band(over["step"]) or {})}
         if len(over["step"].x)
@@ -122,7 +122,7 @@ def _rounded(values: Any) -> list[float]:
 
 
 def _alternative(panel: Panel) -> dict[str, str]:
-    """What each figure shows, for who cannot see it."""
+    """Text alternatives of the figures, for screen readers."""
     ups = "; ".join(
         f"{arm.scheme} {', '.join(formatting.times(threshold.in_steps) for threshold in arm.thresholds)}"
         for arm in panel.rivals

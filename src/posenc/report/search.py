@@ -1,4 +1,4 @@
-"""The search for hyperparameters, as a figure and as a table."""
+"""The hyperparameter search as a figure and a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ Search = Mapping[str, Sequence[Trial]]
 
 
 def figure(search: Search) -> "Figure":
-    """The expected best of k trials against k, a line for each arm; every trial as a tick at the left."""
+    """The expected best of k trials by k, one line per arm; every trial as a tick on the left."""
     import matplotlib
     from matplotlib.figure import Figure
 
     look = looks(list(search))
     with matplotlib.rc_context(STYLE):
-        drawn = Figure(figsize=(8, 3.6), layout="constrained")
-        axes = drawn.subplots()
+        fig = Figure(figsize=(8, 3.6), layout="constrained")
+        axes = fig.subplots()
         for pos, trials in search.items():
             best = expected_best([trial.loss for trial in trials])
             axes.plot(range(1, len(best) + 1), best, color=look[pos].colour, marker="o", markersize=4)
@@ -31,16 +31,16 @@ def figure(search: Search) -> "Figure":
                 pos, (len(best), best[-1]), xytext=(8, 0), textcoords="offset points", va="center",
                 color=look[pos].colour,
             )  # fmt: skip
-        axes.set_title("Best of k trials of an arm, the mean over all ways to draw k", loc="left", fontsize=10)
-        axes.set_xlabel("k, trials of hyperparameters (each trial by itself: the bars at the left)")
+        axes.set_title("Expected best of k trials of an arm", loc="left", fontsize=10)
+        axes.set_xlabel("k, number of trials (bars on the left: single trials)")
         axes.set_ylabel("validation loss, nats per token")
         axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
         axes.set_xlim(0, 1.14 * max(map(len, search.values())))
-    return drawn
+    return fig
 
 
 def table(search: Search) -> str:
-    """A row an arm, in Markdown."""
+    """One row per arm, in Markdown."""
     lines = ["| arm | trials | best | loss | next best |", "|---|---|---|---|---|"]
     for pos, trials in search.items():
         own = {"lr": trials[0].lr, "scale": trials[0].scale, "base": trials[0].base}

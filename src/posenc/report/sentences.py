@@ -1,4 +1,4 @@
-"""What a comparison found, in sentences."""
+"""The results of a comparison in sentences."""
 
 from collections.abc import Sequence
 
@@ -6,23 +6,23 @@ from posenc.analysis.arms import Arm
 from posenc.analysis.attention_heads import DROPPED, HeadAnalysis
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, Verdict
-from posenc.analysis.extrapolation import Extrapolation, LengthResult
+from posenc.analysis.extrapolation import Extrapolation, SchemeExtrapolation
 from posenc.analysis.published import Reproduction
 from posenc.report import formatting
 from posenc.report.formatting import short
 from posenc.storage.metrics import METRICS
 
 COVERAGE = (
-    "Brackets hold 95 % intervals over seeds: other initial weights and batches. They do not cover other corpora, "
-    f"model sizes or budgets. There is no verdict under {SEEDS_FOR_A_VERDICT} seeds."
+    "Brackets are 95 % intervals over seeds (initial weights and batches). They do not cover other corpora, "
+    f"model sizes or budgets. A verdict needs at least {SEEDS_FOR_A_VERDICT} seeds."
 )
 
 MANY = 2
-"""Panels from which on a reader needs all of them in one sentence first."""
+"""With more panels than this, a summary sentence comes first."""
 
 
 def headline(comparison: Comparison) -> str:
-    """The finding in at most 15 words, numbers included."""
+    """The result in at most 15 words, including numbers."""
     panels, baseline = comparison.panels, comparison.baseline
     rivals = [arm for panel in panels for arm in panel.rivals]
     faster = [arm for arm in rivals if arm.headline and arm.verdict == Verdict.FASTER]
@@ -30,7 +30,7 @@ def headline(comparison: Comparison) -> str:
         lowest = panels[0].arms[0]
         return f"{lowest.scheme} ends at the lowest validation loss, {lowest.loss.value:.3f} nats per token"
     if all(arm.verdict == Verdict.NONE for arm in rivals):
-        return f"No verdict: fewer than {SEEDS_FOR_A_VERDICT} seeds of a scheme beside {baseline}"
+        return f"No verdict: no scheme shares {SEEDS_FOR_A_VERDICT} seeds with {baseline}"
     if not faster:
         return f"No scheme is shown to need fewer steps than {baseline}"
     begun = "So far, " if any(panel.provisional for panel in panels) else ""
@@ -47,17 +47,17 @@ def headline(comparison: Comparison) -> str:
 def kind(comparison: Comparison) -> str:
     """How the schemes' hyperparameters were chosen."""
     if keys := comparison.sweep.searched:
-        return f"tuned comparison: each scheme at the {' and '.join(keys)} that a search found best for it"
+        return f"tuned comparison: each scheme with its best {' and '.join(keys)} from a search"
     return "matched comparison: every scheme with the same hyperparameters"
 
 
 def verdict(panel: Panel) -> str:
-    """Every scheme against the baseline's lowest loss."""
+    """Every scheme compared at the baseline's lowest loss."""
     if not panel.rivals:
         return losses(panel)
     where = f"At {panel.title}, against" if panel.title else "Against"
     begun = f", after the first {panel.budget} steps" if panel.provisional else ""
-    tuned = ", each scheme at its own best" if panel.tuned else ""
+    tuned = ", each scheme with its own best hyperparameters" if panel.tuned else ""
     seeds = [arm.headline.in_steps.seeds for arm in panel.rivals if arm.headline]
     over = f" (95 % intervals over {formatting.seeds_from(seeds)})" if max(seeds) > 1 else ""
     parts = "; ".join(_rival(arm, panel.one_machine) for arm in panel.rivals)
@@ -90,18 +90,18 @@ def _fewer(steps: Estimate) -> str:
 
 
 def _slower(steps: Estimate, missed: int, level: str) -> str:
-    """The inverse of a speed-up under 1, and whether the baseline's lowest loss is reached."""
+    """The inverse of a speed-up below 1, and whether the baseline's lowest loss is reached."""
     assert steps.low is not None
     assert steps.high is not None
     more = f"it needs {short(1 / steps.value)} times the steps ({short(1 / steps.high)}–{short(1 / steps.low)})"
     if not missed:
         return more
-    never = "it never gets there" if missed == steps.seeds else "it does not always get there"
+    never = "it never reaches it" if missed == steps.seeds else "it does not always reach it"
     return f"{never};{level}, {more}"
 
 
 def _wall_clock(seconds: Estimate) -> str:
-    """Fewer but slower steps must not look better than they are."""
+    """The wall-clock speed-up, so that fewer but slower steps do not look better than they are."""
     title = METRICS["speed_up_seconds"].title
     if seconds.low is None or seconds.high is None:
         return ""
@@ -112,14 +112,14 @@ def _wall_clock(seconds: Estimate) -> str:
 
 
 def losses(panel: Panel) -> str:
-    """The last validation losses, which is what there is to say without a comparison."""
+    """The final validation losses, if there is nothing to compare."""
     parts = [f"{arm.scheme} {formatting.interval(arm.loss)} ({formatting.seeds(len(arm.runs))})" for arm in panel.arms]
     where = f" at {panel.title}" if panel.title else ""
     return f"Validation loss after {panel.budget} steps{where}: {', '.join(parts)}."
 
 
 def overall(comparison: Comparison) -> str:
-    """The verdicts of many panels in one sentence; empty where there are few, or nothing is compared."""
+    """The verdicts of many panels in one sentence; empty if there are few, or nothing is compared."""
     panels = comparison.panels
     rivals = [arm for panel in panels for arm in panel.rivals]
     if len(panels) <= MANY or not rivals:
@@ -143,17 +143,16 @@ def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:
 
 
 def heads(found: HeadAnalysis) -> str:
-    """When heads form and when the loss leaves the n-gram baseline."""
+    """When heads form and when the loss falls below the n-gram baseline."""
     forms = ", ".join(f"{row.scheme} {_at(row.formed)}" for row in found.rows)
     sentence = f"The first previous-token head forms, in steps: {forms}."
     if found.ngram is None:
         return sentence
     falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in found.rows if row.dropped)
-    sentence += f" The loss falls {DROPPED} under the {found.ngram.loss:.2f} nats of the {found.ngram.name}: {falls}."
+    sentence += f" The loss falls {DROPPED} below the {found.ngram.loss:.2f} nats of the {found.ngram.name}: {falls}."
     if found.correlation is not None:
         sentence += (
-            f" Over all {found.both} runs in which both happen, the rank correlation of the two is "
-            f"{found.correlation:.2f}."
+            f" Over the {found.both} runs in which both happen, their rank correlation is {found.correlation:.2f}."
         )
     if found.neither:
         sentence += f" In {found.neither} of {found.runs} runs neither happens."
@@ -165,23 +164,23 @@ def _at(estimate: Estimate) -> str:
 
 
 def extrapolation(found: Extrapolation) -> str:
-    """How much a byte costs in longer windows, against windows of the training length."""
+    """The change in bits per byte in longer windows, relative to windows of the training length."""
     times = found.headline
     if times is None:
-        return "No length beyond the one trained at has an entry."
+        return "No window longer than in training was evaluated."
     multiple = "twice" if times == 2 else f"{times:g} times"
     costs = [f"{_change(row.change[times])} with {row.scheme}" for row in found.rows if times in row.change]
     parts = [", ".join(costs), *(_none_at(row, times) for row in found.rows if times in row.no_entry)]
-    windows = f"In windows of {found.lengths[times]:,} tokens, {multiple} those trained at"
+    windows = f"In windows of {found.lengths[times]:,} tokens, {multiple} the training length"
     return f"{windows}, a byte costs {'; '.join(parts)}."
 
 
-def _none_at(row: LengthResult, times: float) -> str:
-    return f"{row.scheme} has no entry ({row.no_entry[times]})"
+def _none_at(row: SchemeExtrapolation, times: float) -> str:
+    return f"{row.scheme} was not evaluated ({row.no_entry[times]})"
 
 
 def _change(change: Estimate) -> str:
-    """0.412 bits more (0.380 to 0.444), and whether that can be told from no change."""
+    """0.412 bits more (0.380 to 0.444), and whether it is distinguishable from no change."""
     cost = f"{abs(change.value):.3f} bits {'more' if change.value > 0 else 'less'}"
     if change.low is None or change.high is None:
         return cost
@@ -192,16 +191,16 @@ def _change(change: Estimate) -> str:
 
 
 def gaps(found: Extrapolation) -> list[str]:
-    """Why there are lengths without an entry."""
+    """Why lengths were not evaluated."""
     return [
-        f"No entry for {', '.join(schemes)} at {', '.join(f'{times:g}x' for times in where)}: {reason}"
+        f"Not evaluated: {', '.join(schemes)} at {', '.join(f'{times:g}x' for times in where)}: {reason}"
         for schemes, where, reason in found.gaps
     ]
 
 
 def reproduction(found: Reproduction) -> str:
-    """What stands beside what."""
+    """Caption of the comparison with the paper."""
     return (
-        f"Speed-up in steps over {found.baseline}, to {found.baseline}'s loss after a share of its budget, beside "
-        f"{found.curves.source}: rotary against its other arm after the same share"
+        f"Speed-up in steps over {found.baseline}, to {found.baseline}'s loss after a fraction of its budget, compared "
+        f"with that of rotary over the other arm in {found.curves.source}, after the same fraction"
     )

@@ -1,4 +1,4 @@
-"""The comparison as tables, each made once; the terminal, Markdown and the page show the same."""
+"""The comparison as tables, shared by the terminal, Markdown and the web page."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from posenc.storage.metrics import METRICS, Metric
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows; a cell may have several lines. A row whose first cell is empty belongs to the one above.
+    """Rows of text; a cell may have several lines. A row with an empty first cell belongs to the one above.
 
     Attributes:
-        title: what it holds, on the terminal.
-        head: a name for each column.
-        rows: of as many cells.
-        caption: what a reader must know of it.
+        title: shown on the terminal.
+        head: the column names.
+        rows: the cells of each row.
+        caption: shown above the table on the web page.
     """
 
     title: str
@@ -38,7 +38,7 @@ def markdown(table: Table) -> str:
 
 
 def losses(panel: Panel) -> Table:
-    """A row a scheme: what it came to."""
+    """One row per scheme: final losses, throughput and verdict."""
     after = f"fter {panel.budget:,} steps{', so far' if panel.provisional else ''}"
     rows = [
         (
@@ -65,7 +65,7 @@ def _titles(*names: str) -> list[str]:
 
 
 def thresholds(panel: Panel) -> Table:
-    """A row a scheme: steps to the baseline's losses, and under it a row for each speed-up."""
+    """One row per scheme with the steps to the baseline's losses, followed by rows for the speed-ups."""
     rows = []
     for arm in (arm for arm in panel.arms if arm.thresholds):
         rows.append([arm.scheme, "steps", *(formatting.steps(t.steps) for t in arm.thresholds)])
@@ -74,53 +74,53 @@ def thresholds(panel: Panel) -> Table:
             if panel.one_machine:
                 rows.append(["", *_titles("speed_up_seconds"), *(_or_dash(t.in_seconds) for t in arm.thresholds)])
     return Table(
-        f"Steps to {panel.baseline}'s loss after a share of the budget, and speed-up over {panel.baseline}",
+        f"Steps to {panel.baseline}'s loss after a fraction of the budget, and speed-up over {panel.baseline}",
         ("scheme", "", *(f"after {share(t.fraction)}\nloss {t.level:.3f}" for t in panel.thresholds)),
         rows,
-        f"Steps to {panel.baseline}'s loss after a share of the budget, and the speed-up over {panel.baseline}. Tokens "
-        "go with the steps: every batch holds as many.",
+        f"Steps to {panel.baseline}'s loss after a fraction of the budget, and the speed-up over {panel.baseline}. The "
+        "speed-up in tokens is the same, since all batches have the same size.",
     )
 
 
 def _or_dash(ratio: Estimate) -> str:
-    """The steps above say already that it was not reached."""
+    """A dash if it was not reached, which the row of steps already says."""
     return "–" if ratio.missed else times(ratio)
 
 
 def settings(comparison: Comparison) -> Table:
-    """A row a setting: every scheme's headline."""
+    """One row per setting: every scheme's headline."""
     panels = comparison.panels
     schemes = list(dict.fromkeys(arm.scheme for panel in panels for arm in panel.rivals))
     rows = []
     for panel in panels:
         ratios = {arm.scheme: times(arm.headline.in_steps) for arm in panel.rivals if arm.headline}
         rows.append([panel.title, *(ratios.get(scheme, "–") for scheme in schemes)])
-    title = f"Every setting: speed-up in steps over {comparison.baseline}, to the lowest loss that both reach"
+    title = f"All settings: speed-up in steps over {comparison.baseline}, to the lowest loss that both reach"
     return Table(title, ["setting", *schemes], rows)
 
 
 def reproduction(found: Reproduction) -> Table:
-    """A row a point of the paper's figure."""
+    """One row per point of the paper's figure."""
     rows = [
         (share(row.fraction), f"{row.level:.3f}", f"{row.paper:g}x", *map(times, row.ours.values()))
         for row in found.rows
     ]
-    here = [f"here: {scheme}" for scheme in found.rows[0].ours]
+    ours = [f"ours: {scheme}" for scheme in found.rows[0].ours]
     return Table(
-        f"Beside the paper ({found.curves.source}): speed-up in steps",
-        ("after", f"{found.baseline}'s loss", "the paper", *here),
+        f"Comparison with the paper ({found.curves.source}): speed-up in steps",
+        ("after", f"{found.baseline}'s loss", "paper", *ours),
         rows,
-        f"{sentences.reproduction(found)}, read off the figure. Not like ours: {found.curves.unlike}.",
+        f"{sentences.reproduction(found)}, digitised from the figure. Differences: {found.curves.unlike}.",
     )
 
 
 def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -> Table:
-    """A row a scheme: bits per byte at each length.
+    """One row per scheme: bits per byte at each length.
 
     Args:
         panel: the panel.
-        found: in longer windows.
-        intervals: whether they are shown; without, the table is narrow.
+        found: its results in longer windows.
+        intervals: whether to show intervals, which makes the table wider.
     """
     rows = []
     for row in found.rows:
@@ -132,17 +132,17 @@ def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -
         f"Bits per byte in longer windows{where}, mean over seeds",
         ["scheme", "seeds", *(f"{multiple:g}x\n{length:,}" for multiple, length in found.lengths.items())],
         rows,
-        f"Bits per byte{where}: the same validation text, cut into windows of each length. Longer windows also show "
-        "the model more of the text before most of their bytes, so a scheme that works at any length would come down."
+        f"Bits per byte{where}: the same validation text, cut into windows of each length. In longer windows most "
+        "bytes also have more context, so for a scheme that works at any length bits per byte would decrease."
         + "".join(f" {gap}." for gap in sentences.gaps(found)),
     )
 
 
 def heads(panel: Panel) -> Table:
-    """A row a scheme: when its first previous-token head forms, when its loss drops, and its scores at the end."""
+    """One row per scheme: when its first previous-token head forms, when its loss drops, and its final scores."""
     assert panel.heads is not None
     ngram = panel.ngram
-    drop = [f"loss {DROPPED} under\nthe {ngram.name}"] if ngram else []
+    drop = [f"loss {DROPPED} below\nthe {ngram.name}"] if ngram else []
     rows = [
         (
             row.scheme,
@@ -156,13 +156,13 @@ def heads(panel: Panel) -> Table:
         "Attention heads",
         ("scheme", "first previous-\ntoken head", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
         rows,
-        f"Steps, and scores of the best head, mean over seeds. A head counts as formed from a previous-token score of "
-        f"{FORMED:g}." + (f" The {ngram.name} of the text has {ngram.loss:.3f} nats per token." if ngram else ""),
+        "Steps, and scores of the best head, mean over seeds. A head counts as formed once its previous-token score "
+        f"is {FORMED:g}." + (f" The {ngram.name} has a loss of {ngram.loss:.3f} nats per token." if ngram else ""),
     )
 
 
 def search(sweep: Sweep) -> Table:
-    """A row a trial of the search before."""
+    """One row per trial of the hyperparameter search."""
     rows = []
     for trial in sweep.search:
         edge = f", at the edge of the grid in {', '.join(trial['edge'])}" if trial.get("edge") else ""
@@ -170,16 +170,16 @@ def search(sweep: Sweep) -> Table:
         tried = [str(trial.get(key, "–")) for key in sweep.searched]
         rows.append([trial["pos"], *tried, loss, ("best" if trial["best"] else "") + edge])
     return Table(
-        "The search before",
+        "Hyperparameter search",
         ["scheme", *sweep.searched, "validation loss", ""],
         rows,
-        "Each scheme's trials with one seed of its own. The best of each scheme was trained again with fresh seeds: "
-        "those are the runs above.",
+        "The trials of each scheme, with one seed. The best setting of each scheme was trained again with new seeds: "
+        "the runs above.",
     )
 
 
 def runs(sweep: Sweep) -> Table:
-    """A row a run."""
+    """One row per run."""
     rows = [
         (r.scheme, str(r.seed), str(r.last_step), f"{r.last_loss:.4f}", f"{r.curve['seconds'][-1]:.0f}", r.source)
         for r in sweep.runs
@@ -188,29 +188,29 @@ def runs(sweep: Sweep) -> Table:
 
 
 def published() -> Table:
-    """What others published."""
+    """Published results."""
     rows = [
         (
             row.source,
             row.setting,
             row.against,
             row.level,
-            row.result + ", read off the figure" * row.digitised,
+            row.result + ", digitised from the figure" * row.digitised,
             row.unlike,
         )
         for row in PUBLISHED
     ]
     return Table(
-        "What others found",
-        ("source", "trained", "against", "to reach", "speed-up in steps", "not like ours"),
+        "Published results",
+        ("source", "trained", "against", "to reach", "speed-up in steps", "differences"),
         rows,
-        "How many times fewer steps rotary needed, as published. No row is like for like with the runs above: the last "
-        "column says in what it is not.",
+        "Published speed-ups of rotary. None is directly comparable with the runs above: the last column lists the "
+        "differences.",
     )
 
 
 def facts(sweep: Sweep) -> Table:
-    """What was run, on what and how: name and value, those that are known."""
+    """Setup of the runs: names and values of what is known."""
     summaries = [run.summary for run in sweep.runs if run.finished]
 
     def each(key: str) -> str:
@@ -222,15 +222,15 @@ def facts(sweep: Sweep) -> Table:
         "Schemes": ", ".join(dict.fromkeys(run.scheme for run in sweep.runs)),
         "Seeds": ", ".join(map(str, sorted({run.seed for run in sweep.runs}))),
         "Runs": f"{len(sweep.runs)}, {len(summaries)} of them finished",
-        "Tokens a run": ", ".join(f"{int(run):,}" for run in sorted({run.curve["tokens"][-1] for run in sweep.runs})),
-        "Seconds of training": f"{sum(run.curve['seconds'][-1] for run in sweep.runs):,.0f} in all",
+        "Tokens per run": ", ".join(f"{int(run):,}" for run in sorted({run.curve["tokens"][-1] for run in sweep.runs})),
+        "Training time": f"{sum(run.curve['seconds'][-1] for run in sweep.runs):,.0f} s in total",
         "Hardware": each("hardware"),
         "Precision": each("precision"),
         "Versions": "; ".join(versions),
         "Commit": each("commit"),
         "Date": each("date"),
     }
-    return Table("What was run", ("", ""), [(name, value) for name, value in known.items() if value])
+    return Table("Setup", ("", ""), [(name, value) for name, value in known.items() if value])
 
 
 def metrics(listed: Iterable[Metric] = METRICS.values()) -> Table:

@@ -10,7 +10,7 @@ from posenc.report.tables import Table
 
 
 def show(comparison: Comparison) -> None:
-    """Print the tables, what a reader must know about them, and the verdicts."""
+    """Print the tables, notices and verdicts."""
     console = _console(120)
     for panel in comparison.panels:
         _print(console, tables.losses(panel))
@@ -31,7 +31,7 @@ def show(comparison: Comparison) -> None:
 
 
 def show_longer_windows(comparison: Comparison) -> None:
-    """Print bits per byte at each length, the mean over seeds, in 80 columns."""
+    """Print bits per byte at each length, mean over seeds, in 80 columns."""
     console = _console(80)
     for panel in comparison.panels:
         if found := panel.extrapolation:
@@ -42,19 +42,19 @@ def show_longer_windows(comparison: Comparison) -> None:
 
 
 def _notices(comparison: Comparison, panel: Panel) -> list[str]:
-    """The panel's, and with the first those of the sweep."""
+    """The notices of a panel; the first panel also gets those of the sweep."""
     return [*(comparison.sweep.notices if panel is comparison.panels[0] else ()), *panel.notices]
 
 
 def _console(width: int) -> Any:
-    """As wide as the terminal, or as given where there is none."""
+    """A console as wide as the terminal, or, without a terminal, of the given width."""
     from rich.console import Console
 
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else width)
 
 
 def _say(console: Any, text: str, style: str | None = None) -> None:
-    """Print what may have names from a stranger's files in it."""
+    """Print text that may contain names from untrusted files."""
     console.print(printable_lines(text), style=style)
 
 
@@ -63,15 +63,15 @@ def _print(console: Any, table: Table) -> None:
     from rich import table as rich_table
 
     grouped = any(not row[0] for row in table.rows)
-    drawn = rich_table.Table(
+    printed = rich_table.Table(
         title=printable_lines(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
         pad_edge=False, collapse_padding=True, min_width=min(len(table.title), console.width),
     )  # fmt: skip
-    for place, name in enumerate(table.head):
-        drawn.add_column(printable_lines(name), justify="left" if place == 0 else "right", overflow="fold")
+    for column, name in enumerate(table.head):
+        printed.add_column(printable_lines(name), justify="left" if column == 0 else "right", overflow="fold")
     for row in table.rows:
         if grouped and row[0]:
-            drawn.add_section()
-        drawn.add_row(*map(printable_lines, row))
+            printed.add_section()
+        printed.add_row(*map(printable_lines, row))
     console.print()
-    console.print(drawn)
+    console.print(printed)

@@ -1,4 +1,4 @@
-"""The comparison as a report on W&B's server: the sentences, the tables, and curves that stay alive there."""
+"""The comparison as a W&B report: sentences, tables and live curves."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from posenc.report.tables import markdown
 from posenc.storage.metrics import METRICS
 from posenc.tracking.client import NAMES
 
-DRAWN = ("val_loss", "train_loss", "previous_token", "induction")
-"""What is drawn over the steps."""
+PLOTTED = ("val_loss", "train_loss", "previous_token", "induction")
+"""Metrics plotted over the steps."""
 
 
 def build(comparison: Comparison, entity: str, project: str) -> Any:
-    """The report, not yet saved.
+    """Build the report, without saving it.
 
     Args:
-        comparison: of runs on W&B's server; each panel has its own curves, grouped by scheme.
-        entity, project: where the report goes.
+        comparison: of runs on W&B's server; each panel gets its own curves, grouped by scheme.
+        entity, project: of the report.
     """
     import wandb_workspaces.reports.v2 as reports
 
@@ -28,27 +28,27 @@ def build(comparison: Comparison, entity: str, project: str) -> Any:
         if panel.title:
             blocks.append(reports.H2(panel.title))
         blocks += [reports.MarkdownBlock(_text(panel)), _curves(reports, panel, entity, project)]
-    drawn = tables.metrics(METRICS[name] for name in DRAWN)
+    metrics = tables.metrics(METRICS[name] for name in PLOTTED)
     notices = "\n".join(f"- {notice}" for notice in comparison.notices)
-    about = (sentences.COVERAGE, notices, markdown(tables.facts(comparison.sweep)), markdown(drawn))
+    about = (sentences.COVERAGE, notices, markdown(tables.facts(comparison.sweep)), markdown(metrics))
     blocks += [reports.H2("About these runs"), reports.MarkdownBlock("\n\n".join(about))]
-    title = f"Position schemes side by side, {comparison.sweep.name}"
+    title = f"Comparison of position schemes, {comparison.sweep.name}"
     return reports.Report(entity=entity, project=project, title=title[:128], blocks=blocks, width="fluid")
 
 
 def _text(panel: Panel) -> str:
-    """The verdict, the tables behind it, and what the paper had."""
+    """The verdict, its tables, and the comparison with the paper."""
     parts = [sentences.verdict(panel), markdown(tables.losses(panel))]
     if panel.rivals:
         parts.append(markdown(tables.thresholds(panel)))
     if panel.reproduction:
-        beside = tables.reproduction(panel.reproduction)
-        parts += [beside.caption, markdown(beside)]
+        table = tables.reproduction(panel.reproduction)
+        parts += [table.caption, markdown(table)]
     return "\n\n".join(parts)
 
 
 def _curves(reports: Any, panel: Panel, entity: str, project: str) -> Any:
-    """Exactly the runs compared, a line a scheme: their mean, with the range over seeds."""
+    """The compared runs, one line per scheme: mean and range over seeds."""
     from wandb_workspaces.expr import Metric
 
     ids = [run.source.rpartition("/")[2] for arm in panel.arms for run in arm.runs]
@@ -59,7 +59,7 @@ def _curves(reports: Any, panel: Panel, entity: str, project: str) -> Any:
         filters=[Metric("ID").isin(ids)],
         groupby=["JobType"],  # the scheme
     )
-    drawn = [
+    plots = [
         reports.LinePlot(
             title=METRICS[name].label,
             x="step",
@@ -67,8 +67,8 @@ def _curves(reports: Any, panel: Panel, entity: str, project: str) -> Any:
             title_x="step",
             groupby_aggfunc="mean",
             groupby_rangefunc="minmax",
-            layout=reports.Layout(x=12 * (place % 2), y=8 * (place // 2), w=12, h=8),
+            layout=reports.Layout(x=12 * (index % 2), y=8 * (index // 2), w=12, h=8),
         )
-        for place, name in enumerate(DRAWN)
+        for index, name in enumerate(PLOTTED)
     ]
-    return reports.PanelGrid(runsets=[runs], panels=drawn)
+    return reports.PanelGrid(runsets=[runs], panels=plots)

@@ -1,4 +1,4 @@
-"""What interventions explain, as a figure and as a table."""
+"""The effects of the interventions as a figure and a table."""
 
 import math
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INTRODUCTION = """\
-Each intervention gives a model without RoPE a part of what RoPE has, or takes a part of it from RoPE. Its share is that
-of RoPE's advantage: 0 % is the arm that it is held against, 100 % is RoPE, in the logarithm of the steps to the lowest
-loss of that arm, seed by seed. Intervals are Student's over seeds, at 95 %, and cover seeds only; with fewer than three
-seeds there are figures without one. `plan.yaml` has every arm as train.py is given it, `runs.csv` a row for each run,
-`curves.csv` every validation. Made with `python -m posenc.why`."""
+Each intervention adds one of RoPE's properties to a model without RoPE, or removes one from RoPE. Its share of RoPE's
+advantage is 0 % for the arm that it is compared with and 100 % for RoPE, in the logarithm of the steps to the lowest
+loss of that arm, seed by seed. Intervals are Student's t over seeds, 95 %, and cover seeds only; with fewer than three
+seeds there is no interval. `plan.yaml` has the command line of every arm, `runs.csv` a row for each run, `curves.csv`
+every validation. Generated with `python -m posenc.why`."""
 
-_GIVEN, _LINE = "#d55e00", "#1c1c1c"
+_COLOUR, _LINE = "#d55e00", "#1c1c1c"
 _ROW = 0.27
 """Inches."""
 
 
 def figure(groups: Sequence[Group]) -> "Figure":
-    """The share of the advantage: over the dose where arms are numbers on an axis, else a bar an arm."""
+    """The share of the advantage: a dose-response curve if the arms are values on an axis, otherwise bars."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -33,22 +33,22 @@ def figure(groups: Sequence[Group]) -> "Figure":
     rows = sum(len(group.effects) + 1.4 for group in bars)
     heights = [2.6] * len(doses) + [_ROW * rows] * bool(bars)
     with matplotlib.rc_context(STYLE):
-        drawn = Figure(figsize=(8, sum(heights) + 0.9), layout="constrained")
-        panels = drawn.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        fig = Figure(figsize=(8, sum(heights) + 0.9), layout="constrained")
+        panels = fig.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         for axes, group in zip(panels, doses, strict=False):
             _dose(axes, group)
         if bars:
             _bars(panels[-1], bars)
-    return drawn
+    return fig
 
 
 def _dose(axes: Any, group: Group) -> None:
     named = {float(name): found.share for name, found in group.effects.items() if math.isfinite(found.share.value)}
     doses = [0.0, *named]
-    axes.plot(doses, [0.0, *(share.value for share in named.values())], color=_GIVEN, marker="o", markersize=5)
+    axes.plot(doses, [0.0, *(share.value for share in named.values())], color=_COLOUR, marker="o", markersize=5)
     for dose, share in named.items():
         if share.low is not None:
-            axes.plot([dose, dose], [share.low, share.high], color=_GIVEN, linewidth=1.4)
+            axes.plot([dose, dose], [share.low, share.high], color=_COLOUR, linewidth=1.4)
     axes.axhline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
     axes.axhline(0, color=_LINE, linewidth=0.9)
     axes.set_title(group.what, loc="left", fontsize=10)
@@ -70,7 +70,7 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
             ticks.append((at, name))
             _bar(axes, at, found.share)
         at += 1.4
-    axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize=9)
+    axes.set_yticks([position for position, _ in ticks], [name for _, name in ticks], fontsize=9)
     axes.set_ylim(at - 0.6, -0.7)
     axes.axvline(0, color=_LINE, linewidth=0.9)
     axes.axvline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
@@ -82,17 +82,17 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
 
 def _bar(axes: Any, at: float, share: Estimate) -> None:
     if not math.isfinite(share.value):
-        axes.annotate("never comes to that loss", (0, at), xytext=(4, 0), textcoords="offset points", va="center",
+        axes.annotate("never reaches that loss", (0, at), xytext=(4, 0), textcoords="offset points", va="center",
                       fontsize=8, color="#606060")  # fmt: skip
         return
-    axes.barh(at, share.value, height=0.62, color=_GIVEN, alpha=0.55)
+    axes.barh(at, share.value, height=0.62, color=_COLOUR, alpha=0.55)
     if share.low is not None:
         axes.plot([share.low, share.high], [at, at], color=_LINE, linewidth=1.3, solid_capstyle="butt")
 
 
 def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
-    """A row an arm, in Markdown."""
-    heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the last loss", "last loss"]
+    """One row per arm, in Markdown."""
+    heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the final loss", "final loss"]
     heads += [f"steps to {level:g}" for level in levels]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for group in groups:

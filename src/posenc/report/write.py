@@ -1,4 +1,4 @@
-"""The comparison of a sweep: read, printed and written."""
+"""Reads a sweep, prints its comparison and writes the report."""
 
 from pathlib import Path
 
@@ -23,20 +23,20 @@ def report(
 
     Args:
         source: runs/<experiment>, or wandb://entity/project/group.
-        baseline: the scheme the others are held against; by default the sinusoid, where it is there.
-        out: where the report goes; by default beside the runs, or in report-<group> for W&B's.
-        results: where to write the curves too, with the command and the commit; nothing is written without it.
-        busy: whether the machine did other work beside the runs, so that their seconds are not to be compared.
-        timeout: seconds to wait for each answer of W&B's server.
+        baseline: the scheme that the others are compared with; by default the sinusoid, if it is there.
+        out: folder of the report; by default that of the runs, or report-<group> for W&B.
+        results: folder for the curves, with command and commit; None to skip.
+        busy: whether the machine did other work during the runs, so that their seconds are not comparable.
+        timeout: seconds to wait for each W&B request.
 
     Raises:
-        UserError: if there is nothing to read, no such baseline, or the folder cannot be written.
+        UserError: if there are no runs, no such baseline, or the folder cannot be written.
     """
     sweep, folder = _read(source, timeout)
     folder = out or folder
-    for option, place in (("--out", folder), ("--results", results)):
-        if place is not None:
-            check_writable(f"{option}={place}", place)
+    for option, path in (("--out", folder), ("--results", results)):
+        if path is not None:
+            check_writable(f"{option}={path}", path)
     comparison = compare(sweep, baseline, busy)
     terminal.show(comparison)
     try:

@@ -1,1 +1,1 @@
-"""Files on disk: written atomically, read with suspicion."""
+"""Files on disk: atomic writes and defensive reads."""

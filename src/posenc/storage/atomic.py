@@ -1,4 +1,4 @@
-"""Files that appear complete, or not at all. Nothing else in this program writes a whole file."""
+"""Atomic writes, used for every complete file that the program writes."""
 
 import os
 import secrets
@@ -13,7 +13,7 @@ from posenc.errors import UserError
 from posenc.storage.resource_errors import disk_errors
 
 PARTIAL = ".partial"
-"""What a file's name ends with while it is written."""
+"""Suffix of files that are being written."""
 
 
 @dataclass
@@ -21,8 +21,8 @@ class PartialFile:
     """A file that is being written.
 
     Attributes:
-        stream: takes its bytes.
-        file: what it will be called; may be changed until the end, where the name depends on the contents.
+        stream: to write to.
+        file: its final name; may be changed until the end, if the name depends on the contents.
     """
 
     stream: BinaryIO
@@ -31,19 +31,19 @@ class PartialFile:
 
 @contextmanager
 def atomic_open(file: Path, size: Callable[[], int]) -> Iterator[PartialFile]:
-    """Write a new file beside `file` and rename it at the end; on any failure nothing of it is left.
+    """Write a temporary file and rename it to `file` at the end; it is removed on any failure.
 
     Args:
-        file: its place.
-        size: how many bytes it needs, asked only if the disk is full.
+        file: the final path.
+        size: the bytes it needs; called only if the disk is full.
 
     Raises:
-        RunError: if the disk is full, or fails in another way.
+        RunError: if the disk is full, or another I/O error occurs.
     """
     partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
     with disk_errors(file, lambda: f"{size():,} bytes"):
         try:
-            # O_EXCL: a new file, and no link that somebody has laid there, is written to.
+            # O_EXCL: never writes through an existing file or link.
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb") as stream:
                 writing = PartialFile(stream, file)
                 yield writing
@@ -57,10 +57,10 @@ def atomic_open(file: Path, size: Callable[[], int]) -> Iterator[PartialFile]:
 
 
 def atomic_write(file: Path, content: str | bytes) -> None:
-    """Write a file, complete or not at all; text as UTF-8.
+    """Write a file atomically; text as UTF-8.
 
     Raises:
-        RunError: if the disk is full, or fails in another way.
+        RunError: if the disk is full, or another I/O error occurs.
     """
     data = content.encode() if isinstance(content, str) else content
     with atomic_open(file, lambda: len(data)) as writing:
@@ -68,8 +68,8 @@ def atomic_write(file: Path, content: str | bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name itself on disk before going on."""
-    with suppress(OSError):  # not every file system offers it
+    """Flush the rename to disk."""
+    with suppress(OSError):  # not every file system supports it
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -78,33 +78,33 @@ def _sync_folder(folder: Path) -> None:
 
 
 def clear_partial(folder: Path) -> None:
-    """Remove what a killed process left half-written in a folder, which nobody else may be writing to now."""
+    """Remove partial files of a killed process from a folder that no other process is writing to."""
     for partial in folder.glob(f"*{PARTIAL}"):
         partial.unlink()
 
 
 def check_writable(what: str, folder: Path) -> None:
-    """Check that a folder can be written to, or made; nothing is left of the attempt.
+    """Check that a folder can be written to or created, without leaving anything behind.
 
     Args:
-        what: names it on the command line, like runs=here.
-        folder: need not be there.
+        what: its name in the error message, such as runs=here.
+        folder: need not exist.
 
     Raises:
-        UserError: if not.
+        UserError: if it cannot.
     """
     try:
-        existing = next(place for place in (folder, *folder.absolute().parents) if _exists(place))
+        existing = next(path for path in (folder, *folder.absolute().parents) if _exists(path))
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         raise UserError(f"{what} cannot be written to: {error.strerror}") from error
 
 
-def _exists(place: Path) -> bool:
-    """Whether a path is there; unlike Path.exists, raises OSError where it can never be."""
+def _exists(path: Path) -> bool:
+    """Like Path.exists, but raises OSError if the path is invalid."""
     try:
-        place.stat()
+        path.stat()
     except FileNotFoundError:
         return False
     return True

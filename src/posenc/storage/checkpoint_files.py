@@ -1,4 +1,4 @@
-"""Checkpoint files, step-<step>-<16 digits of the SHA-256>.ckpt: each tells by its name whether it is whole."""
+"""Checkpoint files, step-<step>-<16 digits of the SHA-256>.ckpt, whose name allows verifying them."""
 
 import hashlib
 import re
@@ -11,46 +11,46 @@ from typing import Any
 from posenc.errors import UserError
 
 KEPT = 2
-"""How many a run keeps: the newest, and one to go back to."""
+"""Number of checkpoints kept: the newest, and one to fall back to."""
 
 _NAME = re.compile(r"step-\d{9}(?:-([0-9a-f]{16}))?\.ckpt")
-"""Those of earlier versions of this program have no digits."""
+"""Checkpoints of earlier versions have no checksum in their name."""
 
 
 def stem(step: int) -> str:
-    """What a checkpoint is called before its digits are known."""
+    """The name of a checkpoint without its checksum."""
     return f"step-{step:09d}"
 
 
 def step(file: Path) -> int:
-    """After which step a checkpoint was written."""
+    """The step of a checkpoint."""
     return int(file.name.removeprefix("step-")[:9])
 
 
 def digits(checksum: "hashlib._Hash") -> str:
-    """The part of a SHA-256 that is in the name."""
+    """The part of the SHA-256 that is in the name."""
     return checksum.hexdigest()[:16]
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """All checkpoints in a folder, damaged or not; plain files, since a pipe or a device would be read for ever."""
+    """All checkpoints in a folder, damaged or not; only regular files, since reading a pipe would block."""
     found = (file for file in folder.glob("step-*.ckpt") if _NAME.fullmatch(file.name) and file.is_file())
     return sorted(found, reverse=True)
 
 
 def intact(file: Path) -> bool:
-    """Whether a checkpoint holds the bytes that were written."""
+    """Whether a checkpoint matches its checksum."""
     named = _NAME.fullmatch(file.name)
     if named is None:
         return False
     if named[1] is None:
-        return _sound_zip(file)
+        return _intact_zip(file)
     with file.open("rb") as stream:
         return digits(hashlib.file_digest(stream, "sha256")) == named[1]
 
 
-def _sound_zip(file: Path) -> bool:
-    """Whether a file without a checksum of ours passes those inside it; what is no zip is judged when it is read."""
+def _intact_zip(file: Path) -> bool:
+    """Whether a zip file passes its internal checksums; other formats are checked when they are loaded."""
     with file.open("rb") as stream:
         if stream.read(2) != b"PK":
             return True
@@ -62,7 +62,7 @@ def _sound_zip(file: Path) -> bool:
 
 
 def newest(folder: Path) -> tuple[Path | None, list[Path]]:
-    """The newest checkpoint that is whole, None if there is none, and the damaged ones that are newer."""
+    """The newest intact checkpoint, or None, and the damaged ones that are newer."""
     damaged: list[Path] = []
     for file in newest_first(folder):
         if intact(file):
@@ -72,30 +72,30 @@ def newest(folder: Path) -> tuple[Path | None, list[Path]]:
 
 
 def set_aside(damaged: list[Path]) -> Iterator[Path]:
-    """Rename damaged checkpoints, so that they are neither used nor counted; yields each under its new name."""
+    """Rename damaged checkpoints, so that they are neither used nor counted; yields the new names."""
     for file in damaged:
         yield file.rename(file.with_name(f"{file.name}.damaged"))
 
 
 def load(file: Path) -> dict[str, Any]:
-    """What is in a checkpoint, on the CPU. Nothing in it is ever executed.
+    """Load a checkpoint to the CPU, without executing code from it.
 
     Raises:
-        UserError: if it is no checkpoint, or holds anything but tensors and plain data.
+        UserError: if it is not a checkpoint, or contains anything but tensors and plain data.
     """
     import pickle
 
     import torch
 
     try:
-        with warnings.catch_warnings(action="ignore"):  # it warns of what it then refuses
+        with warnings.catch_warnings(action="ignore"):  # torch warns before it raises
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise UserError(f"{file} holds more than tensors and plain data: it was not loaded, nor run") from error
+        raise UserError(f"{file} contains more than tensors and plain data, and was not loaded") from error
     except OSError:
         raise
-    except Exception as error:  # arbitrary bytes make the unpickler fail in any way
-        raise UserError(f"{file} is not a checkpoint, or damaged") from error
+    except Exception as error:  # the unpickler can raise anything on arbitrary bytes
+        raise UserError(f"{file} is not a checkpoint, or is damaged") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("configuration"), dict):
         raise UserError(f"{file} is not a checkpoint of this program")
     return checkpoint

@@ -1,4 +1,4 @@
-"""lengths.json: what a run's model makes of windows longer than those it was trained on."""
+"""lengths.json: the evaluation of a run in windows longer than in training."""
 
 import json
 import math
@@ -11,25 +11,25 @@ from posenc.storage.reading import read_mapping
 
 FILE = "lengths.json"
 FORMAT = 1
-"""To be raised when what is evaluated changes, the text too: files of both would not compare."""
+"""Must be incremented when the evaluation changes, including its text, since results would not be comparable."""
 
 TIMES = (1.0, 1.25, 1.5, 2.0, 4.0, 8.0)
 """Lengths evaluated, as multiples of the training length."""
 
 
 @dataclass(frozen=True)
-class AtLength:
+class LengthResult:
     """One model at one length.
 
     Attributes:
-        times: the length over the training length.
-        length: tokens in a window.
-        windows: how many were read; 0 where there is no entry.
-        nats_per_token, bits_per_byte: the mean over all of them; None where there is no entry.
-        edges: of the buckets of positions, in tokens from the start of a window: bucket i holds the predictions made
-            from position edges[i] up to, not including, edges[i + 1]. The last edge is the length.
+        times: the length as a multiple of the training length.
+        length: tokens per window.
+        windows: number of windows; 0 if it was not evaluated.
+        nats_per_token, bits_per_byte: mean over all windows; None if it was not evaluated.
+        edges: of the position buckets, in tokens from the start of a window: bucket i contains the predictions from
+            position edges[i] up to, not including, edges[i + 1]. The last edge is the length.
         losses: the mean loss of each bucket, in nats per token.
-        no_entry: why there is none; empty where there is one.
+        no_entry: why it was not evaluated; otherwise empty.
     """
 
     times: float
@@ -42,13 +42,13 @@ class AtLength:
     no_entry: str = ""
 
     def __post_init__(self) -> None:
-        """Raises: ValueError if it is neither an entry nor the reason why there is none."""
+        """Raises ValueError if it has neither valid results nor a reason."""
         if self.no_entry:
             return
         numbers = [self.nats_per_token, self.bits_per_byte, *self.losses]
-        sound = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
-        if not sound or len(self.edges) != len(self.losses) + 1 or self.edges[-1] != self.length:
-            raise ValueError(f"length={self.length} has neither an entry nor a reason for having none")
+        valid = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
+        if not valid or len(self.edges) != len(self.losses) + 1 or self.edges[-1] != self.length:
+            raise ValueError(f"length={self.length} has neither valid results nor a reason for having none")
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Lengths:
     """One run at every length.
 
     Attributes:
-        run: <scheme>/<directory>, so that a file copied elsewhere is not taken for another run's.
-        checkpoint: the sha256 of the checkpoint that was evaluated.
+        run: <scheme>/<directory>, so that a file copied to another run is detected.
+        checkpoint: the SHA-256 of the evaluated checkpoint.
         context: the training length.
-        val_loss: of that checkpoint on the run's own validation windows, computed anew.
+        val_loss: of that checkpoint on the run's validation windows, recomputed.
         entries: one for each of TIMES.
     """
 
@@ -67,11 +67,11 @@ class Lengths:
     checkpoint: str
     context: int
     val_loss: float
-    entries: tuple[AtLength, ...]
+    entries: tuple[LengthResult, ...]
 
 
 def name_of(run: Path) -> str:
-    """The run as its file names it."""
+    """The run's name in its file."""
     absolute = run.resolve()
     return f"{absolute.parent.name}/{absolute.name}"
 
@@ -82,25 +82,25 @@ def write(lengths: Lengths, run: Path) -> None:
 
 
 def read(run: Path) -> Lengths | None:
-    """What a run's file holds; None if there is no file.
+    """Read a run's file; None if there is none.
 
     Raises:
-        UserError: if it is damaged, of another format, or of another run.
+        UserError: if it is damaged, or from another format or run.
     """
     from pydantic import TypeAdapter
 
     file = run / FILE
     if not file.exists():
         return None
-    held = read_mapping(file)
-    if held.pop("format", None) != FORMAT:
-        raise UserError(f"{file} cannot be used: it is of another version")
+    content = read_mapping(file)
+    if content.pop("format", None) != FORMAT:
+        raise UserError(f"{file} cannot be used: it is from another version")
     try:
-        lengths = TypeAdapter(Lengths).validate_python(held)
+        lengths = TypeAdapter(Lengths).validate_python(content)
     except ValueError as error:
         raise UserError(f"{file} cannot be used: it is damaged, or not written by this program") from error
     if lengths.run != name_of(run):
-        raise UserError(f"{file} cannot be used: it is of {lengths.run}")
+        raise UserError(f"{file} cannot be used: it belongs to {lengths.run}")
     if tuple(entry.times for entry in lengths.entries) != TIMES:
-        raise UserError(f"{file} cannot be used: it is of other lengths")
+        raise UserError(f"{file} cannot be used: it has other lengths")
     return lengths

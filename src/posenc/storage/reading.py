@@ -1,4 +1,4 @@
-"""Files of a run directory, which may be damaged or a stranger's: read with limits, as plain data, or refused."""
+"""Reading the files of a run directory, which may be damaged or untrusted: with limits, and as plain data only."""
 
 import json
 import os
@@ -11,27 +11,27 @@ import yaml
 
 from posenc.errors import UserError
 
-MOST_BYTES = 2**20
-"""Of a configuration, a summary or notes."""
+MAX_BYTES = 2**20
+"""Maximum size of a configuration, summary or sample."""
 
-DEEPEST = 50
-"""Mappings and lists inside one another."""
+MAX_DEPTH = 50
+"""Maximum nesting of mappings and lists."""
 
 
-def read_text(file: Path, limit: int = MOST_BYTES) -> str:
-    """A text file's content.
+def read_text(file: Path, limit: int = MAX_BYTES) -> str:
+    """The contents of a text file.
 
     Raises:
-        UserError: if it is missing, no plain file, larger than `limit` bytes, or not UTF-8.
+        UserError: if it is missing, not a regular file, larger than `limit` bytes, or not UTF-8.
     """
     try:
-        # Opening a named pipe to read it would otherwise wait for somebody to write.
+        # Otherwise opening a named pipe would block.
         with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{file} cannot be read: it is no plain file")
+                raise UserError(f"{file} cannot be read: it is not a regular file")
             if status.st_size > limit:
-                raise UserError(f"{file} cannot be read: it has {status.st_size:,} bytes, where {limit:,} are allowed")
+                raise UserError(f"{file} cannot be read: {status.st_size:,} bytes, at most {limit:,} are allowed")
             return stream.read(limit).decode()
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
@@ -48,34 +48,35 @@ def read_json(file: Path) -> Any:
 
 
 def read_mapping(file: Path) -> dict[str, Any]:
-    """A .yaml or .json that holds one mapping; nothing in it is looked up on this machine.
+    """Read a .yaml or .json file that contains a mapping; interpolations are not resolved.
 
     Raises:
-        UserError: if it cannot be read, or holds anything else.
+        UserError: if it cannot be read, or contains anything else.
     """
-    held = read_json(file) if file.suffix == ".json" else _parsed(file, _plain_yaml)
-    if not isinstance(held, dict) or not all(isinstance(key, str) for key in held):
-        raise UserError(f"{file} cannot be read: it holds no mapping")
-    return held
+    content = read_json(file) if file.suffix == ".json" else _parsed(file, _plain_yaml)
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise UserError(f"{file} cannot be read: it is not a mapping")
+    return content
 
 
-def check_types(file: Path, held: Any, kind: Any) -> None:
-    """Check what was read from a file.
+def check_types(file: Path, content: Any, expected: Any) -> None:
+    """Check the contents of a file.
 
     Args:
-        held: plain data.
-        kind: its type, such as a TypedDict; keys beside its own are let be.
+        file: for the error message.
+        content: plain data.
+        expected: its type, such as a TypedDict; other keys are ignored.
 
     Raises:
-        UserError: naming the first key that is missing, or holds something else.
+        UserError: names the first key that is missing or has the wrong type.
     """
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        TypeAdapter(kind).validate_python(held)
+        TypeAdapter(expected).validate_python(content)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"])) or "its content"
-        raise UserError(f"{file} cannot be read: {where} is missing, or not what this program writes") from error
+        raise UserError(f"{file} cannot be read: {where} is missing or invalid") from error
 
 
 def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
@@ -87,18 +88,18 @@ def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
 
 
 def _plain_yaml(text: str) -> Any:
-    """YAML without aliases, by which a few bytes may stand for gigabytes, and not nested for ever."""
+    """Parse YAML without aliases, which could expand to gigabytes, and with limited nesting."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     depth = 0
     for event in yaml.parse(text, loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+        if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
             raise ValueError("it has aliases, or is nested too deeply")
     return yaml.load(text, loader)
 
 
 def leaves(tree: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of nested mappings under its dotted key, such as optim.lr."""
+    """Every value of nested mappings with its dotted key, such as optim.lr."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{within}{key}.")

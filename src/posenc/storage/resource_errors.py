@@ -1,4 +1,4 @@
-"""Too little memory, or a disk that fails, in one sentence."""
+"""One-sentence errors for lack of memory and disk failures."""
 
 import errno
 import shutil
@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.errors import RunError
 
 SIZES = ("batch_size", "context", "model.layers", "model.width")
-"""What memory grows with."""
+"""Keys that determine memory use."""
 
 NOT_ALLOCATED = (
     "out of memory",
@@ -22,15 +22,15 @@ NOT_ALLOCATED = (
     "Storage size calculation overflowed",
     "integer multiplication overflow",
 )
-"""How torch says it: on a GPU, and on a CPU in several places."""
+"""torch's messages, on a GPU and in several places on a CPU."""
 
 
 @contextmanager
 def resource_errors(cfg: DictConfig) -> Iterator[None]:
-    """Around a run: say what to lower where memory does not suffice, and which file the disk failed at.
+    """Context for a run: reports what to reduce if memory runs out, and the file of an I/O error.
 
     Raises:
-        RunError: in place of the many ways in which torch, NumPy and Python say so.
+        RunError: in place of the various errors of torch, NumPy and Python.
     """
     try:
         yield
@@ -47,11 +47,11 @@ def resource_errors(cfg: DictConfig) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
-    """Around what writes a file or folder: whatever the disk refuses, such as a full, read-only or removed one.
+    """Context for writing a file or folder: reports I/O errors, such as those of a full or read-only disk.
 
     Args:
-        file: what is written.
-        needed: how much it needs, in words; asked only if the disk is full.
+        file: the file or folder.
+        needed: describes the space needed; called only if the disk is full.
 
     Raises:
         RunError: in place of the OSError.
@@ -63,18 +63,18 @@ def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
             raise
         reason = error.strerror
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason = f"it needs {needed()}, and {shutil.disk_usage(file.parent).free:,} are free there"
+            reason = f"it needs {needed()}, but only {shutil.disk_usage(file.parent).free:,} are free"
         raise RunError(f"{file} could not be written: {reason}") from error
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory did not suffice.
+    """Whether an error means that memory ran out.
 
-    torch.OutOfMemoryError is a RuntimeError, and on a CPU torch has nothing more exact.
+    torch.OutOfMemoryError is a RuntimeError, and on a CPU torch raises nothing more specific.
     """
-    return isinstance(error, MemoryError) or any(words in str(error) for words in NOT_ALLOCATED)
+    return isinstance(error, MemoryError) or any(message in str(error) for message in NOT_ALLOCATED)
 
 
 def _of_the_disk(error: OSError) -> bool:
-    """Unlike a pipe that nobody reads any more, or a server."""
+    """Whether it is a disk error, not a broken pipe or a network error."""
     return error.errno is not None and not isinstance(error, ConnectionError | TimeoutError)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Required
 from annotated_types import Ge, Lt
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
-from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.bounds import NonNegative, Positive
 from posenc.errors import UserError
@@ -22,20 +22,18 @@ from posenc.storage.atomic import atomic_write, clear_partial
 from posenc.storage.reading import check_types, read_mapping, read_text
 
 HOLDER = "holder.txt"
-"""In a run's directory while it is trained: by whom."""
+"""In a run directory during training: the process that holds the lock."""
 
 FAILED_JOBS = "failed_jobs.jsonl"
-"""In a sweep's folder: a line for each job that went wrong in its last sweep."""
+"""In a sweep's folder: one line for each failed job of the last sweep."""
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Where one run keeps everything.
-
-    config.yaml, metrics.csv, attention.csv, summary.json, checkpoints/, sample.txt, wandb/.
+    """A run directory: config.yaml, metrics.csv, attention.csv, summary.json, checkpoints/, sample.txt, wandb/.
 
     Attributes:
-        path: the directory.
+        path: of the directory.
         name: the experiment.
         scheme: the position scheme.
         seed: of the run.
@@ -48,7 +46,7 @@ class RunDirectory:
 
     @classmethod
     def of(cls, runs: Path, name: str, scheme: str, seed: int, identity: str, rerun: bool) -> "RunDirectory":
-        """The directory of a run; with `rerun`, the first beside it that holds no finished run."""
+        """The directory of a run; with `rerun`, the first numbered one without a finished run."""
         stem = runs / name / scheme / f"seed{seed}-{identity}"
         directory = cls(stem, name, scheme, seed)
         number = 2
@@ -58,14 +56,14 @@ class RunDirectory:
         return directory
 
     def finished(self) -> bool:
-        """Whether the run came to its end: the summary is the last thing it writes."""
-        return os.path.exists(self.path / "summary.json")  # false, too, where a path can never be
+        """Whether the run is finished; the summary is written last."""
+        return os.path.exists(self.path / "summary.json")  # false for invalid paths, too
 
     def summary(self) -> dict[str, Any]:
         return read_summary(self.path / "summary.json")
 
     def sample(self) -> str:
-        """What the model of a finished run writes; empty if its file is gone."""
+        """The sample of a finished run; empty if its file is missing."""
         file = self.path / "sample.txt"
         return read_text(file) if file.exists() else ""
 
@@ -74,11 +72,11 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep a second process with the same command out of the directory, and tell it who is in.
+    def locked(self) -> Iterator[None]:
+        """Lock the directory against other processes with the same command.
 
         Raises:
-            UserError: if another process holds it.
+            UserError: if another process holds the lock; names that process.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         holder = self.path / HOLDER
@@ -98,16 +96,16 @@ class RunDirectory:
             lock.release()
 
     def create(self, config: Mapping[str, Any]) -> None:
-        """Make the directory and write down the configuration."""
+        """Create the directory and write the configuration."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         clear_partial(self.checkpoints)
         atomic_write(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
 
     def run_id(self, given: str | None = None) -> str:
-        """A name that no other run has, drawn once and kept, so that a resumed run goes on under it.
+        """A unique id, generated once and stored, so that a resumed run keeps it.
 
         Args:
-            given: by who has begun the run; it counts more than what was drawn before.
+            given: an id that replaces the stored one.
         """
         file = self.path / "run_id.txt"
         if given or not file.exists():
@@ -118,8 +116,8 @@ class RunDirectory:
         atomic_write(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
-def begun(cfg: DictConfig) -> Path | None:
-    """The directory in which a configuration is being trained, or was; None if it has none.
+def find_run(cfg: DictConfig) -> Path | None:
+    """The existing run directory of a configuration; None if there is none.
 
     Args:
         cfg: as composed for a job, with Hydra's part.
@@ -128,14 +126,14 @@ def begun(cfg: DictConfig) -> Path | None:
     assert isinstance(wanted, dict)
     wanted.pop("hydra")
     for file in Path(cfg.runs, cfg.name).glob(f"*/seed{cfg.seed}-*/config.yaml"):
-        made = read_mapping(file)
-        if {**made, **wanted} == made:
+        config = read_mapping(file)
+        if {**config, **wanted} == config:
             return file.parent
     return None
 
 
 class _Summary(TypedDict, total=False):
-    """What is read of a summary; earlier versions of this program wrote less, and all write more."""
+    """The keys read from a summary; earlier versions wrote fewer, and all write more."""
 
     __pydantic_config__ = {"strict": True}  # type: ignore[misc]
     val_loss: Required[Positive]
@@ -157,7 +155,7 @@ class _Summary(TypedDict, total=False):
 
 
 def read_summary(file: Path) -> dict[str, Any]:
-    """What a run wrote at its end.
+    """Read a run's summary.
 
     Raises:
         UserError: if it is damaged, or not written by this program.
@@ -168,13 +166,13 @@ def read_summary(file: Path) -> dict[str, Any]:
 
 
 def failed_jobs(folder: Path) -> list[dict[str, str]]:
-    """What went wrong in the last sweep: a job and an error each."""
+    """The failed jobs of the last sweep, with their errors."""
     noted = folder / FAILED_JOBS
     return [_failure(line) for line in read_text(noted).splitlines()] if noted.exists() else []
 
 
 def _failure(line: str) -> dict[str, str]:
-    """A line as it was noted; by a process that was killed, perhaps in part."""
+    """Parse a line, which may be incomplete if the process was killed."""
     try:
         failure = json.loads(line)
         return {"job": str(failure["job"]), "error": str(failure["error"])}

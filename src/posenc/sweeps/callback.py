@@ -16,12 +16,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from posenc.config.command_line import unread
+from posenc.config.command_line import broken_pipe
 from posenc.config.overrides import parsed, values_of
 from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.run_directory import FAILED_JOBS, HOLDER, begun, failed_jobs
+from posenc.storage.run_directory import FAILED_JOBS, HOLDER, failed_jobs, find_run
 
 NOTES = "POSENC_FAILED_JOBS"
 """The environment variable that tells the jobs of a sweep, wherever they run, where to note what went wrong."""
@@ -40,7 +40,7 @@ def failures_noted() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise unread() from None  # the next job could not print either
+        raise broken_pipe() from None  # the next job could not print either
     except Exception as error:
         hydra = HydraConfig.get()
         expected = isinstance(error, UserError | RunError)
@@ -73,7 +73,7 @@ def progress(cfg: DictConfig) -> str:
     Args:
         cfg: as composed for the job, with Hydra's part.
     """
-    run = begun(cfg)
+    run = find_run(cfg)
     if run is None:
         return "its run had not begun"
     newest = next(iter(checkpoint_files.newest_first(run / "checkpoints")), None)

@@ -13,7 +13,7 @@ OVER = frozenset(
 ) | {FORGOTTEN}
 """States that a job does not leave by itself."""
 
-PATIENCE = 60
+TIMEOUT = 60
 """Seconds that a busy controller is given to answer."""
 
 
@@ -70,6 +70,6 @@ def signal_name(asked: str) -> str:
 
 def _asked(*command: str) -> subprocess.CompletedProcess[str] | None:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):  # a node need not have SLURM's commands
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger
 
-from posenc.config.secrets import hidden
+from posenc.config.secrets import redact
 from posenc.errors import first_line
 from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_numbers
@@ -127,7 +127,7 @@ class WeightsAndBiases(Logger):
 
 def _reason(error: BaseException) -> str:
     """Of a failure, without keys; a server's whole page is not meant for this place."""
-    return textwrap.shorten(hidden(first_line(error)), 150, placeholder=" ...")
+    return textwrap.shorten(redact(first_line(error)), 150, placeholder=" ...")
 
 
 def begin(

@@ -1,1 +1,1 @@
-"""Training one model: instantiate, fit, finish (`run.py`)."""
+"""Training one model; `run.py` is the entry point."""

@@ -1,8 +1,7 @@
-"""What attention heads do while a model learns: where they look, and whether they copy.
+"""Attention patterns during training: distances and induction scores.
 
-A head that looks one token back tells its position from its content: a model without any cannot read letters in order.
-Two of them in a row, the second looking for what followed the same token earlier, make an induction head (Olsson et al.
-2022), which copies.
+A previous-token head attends by position. Composed with a head that looks for the token which followed the current one
+earlier, it makes an induction head (Olsson et al. 2022).
 """
 
 from typing import Any
@@ -13,34 +12,34 @@ from torch import Tensor
 from posenc.model import Transformer
 
 BUCKETS = ("0", "1", "2", "3-4", "5-8", "9-32", "33+")
-"""Distances back from a token: columns of attention.csv."""
+"""Distances from query back to key: columns of attention.csv."""
 
 FIRST = (0, 1, 2, 3, 5, 9, 33)
-"""Where each bucket begins."""
+"""The first distance of each bucket."""
 
 PROBE_COLUMNS = ("layer", "head", *BUCKETS, "induction")
 
 SEQUENCES = 2
-"""How many windows of text, and how many repeated sequences, are looked at: little, since it is done often."""
+"""The number of text windows, and of repeated sequences: few, since they are measured often."""
 
 
 class AttentionProbe:
-    """Measures every head on a few fixed windows of text and on sequences that repeat themselves.
+    """Measures every head on a few fixed windows of text and on repeated random sequences.
 
     Args:
-        windows: the validation windows, (windows, tokens); random sequences are drawn from the tokens in them.
-        length: tokens read, T, at least 4.
+        windows: the validation windows, (windows, tokens); random sequences are sampled from their tokens.
+        length: sequence length T, at least 4.
     """
 
     def __init__(self, windows: Tensor, length: int) -> None:
         generator = torch.Generator().manual_seed(0)  # the same sequences for every scheme and seed
         alphabet = windows.unique()
-        drawn = alphabet[torch.randint(len(alphabet), (SEQUENCES, length // 2), generator=generator)]
-        spread = torch.linspace(0, len(windows) - 1, SEQUENCES).long()
-        self.text, self.repeated = windows[spread, : length // 2 * 2], drawn.repeat(1, 2)
+        sampled = alphabet[torch.randint(len(alphabet), (SEQUENCES, length // 2), generator=generator)]
+        indices = torch.linspace(0, len(windows) - 1, SEQUENCES).long()
+        self.text, self.repeated = windows[indices, : length // 2 * 2], sampled.repeat(1, 2)
 
     def measure(self, model: Transformer) -> list[dict[str, Any]]:
-        """A row a head: layer, head, share of the attention in each of BUCKETS, induction score."""
+        """One row per head: layer, head, share of the attention in each of BUCKETS, induction score."""
         tokens = torch.cat([self.text, self.repeated]).to(model.embedding.weight.device)
         rows: list[dict[str, Any]] = []
         with torch.no_grad():
@@ -54,22 +53,22 @@ class AttentionProbe:
 
     @torch.no_grad()
     def position_share(self, model: Transformer) -> dict[str, float]:
-        """The position encoding's share of the first norm's input variance, by its column; nothing without one."""
+        """The position encoding's share of the first norm's input variance, by column name; empty without one."""
         share = model.position_share(self.text.to(model.embedding.weight.device))
         return {} if share is None else {"position_share": round(share, 4)}
 
 
 def shares_by_distance(probs: Tensor) -> Tensor:
-    """Attention probabilities (B, H, T, T) -> (H, buckets): the mean share at each distance back.
+    """Attention probabilities (B, H, T, T) -> the mean share at each distance (H, buckets).
 
-    Only the second half of the tokens counts, so that every distance up to T/2 is open to all of them. What looks
-    ahead, in a model that may, is in no bucket.
+    Only queries in the second half count, so that every distance up to T/2 is available to all of them. In a
+    bidirectional model, attention to later tokens is in no bucket.
     """
     length = probs.shape[-1]
     rows = probs[:, :, length // 2 :].float().mean(0).flatten(1)
     positions = torch.arange(length, device=probs.device)
     distance = (positions[length // 2 :, None] - positions).flatten()
-    bucket = torch.bucketize(distance, torch.tensor(FIRST, device=probs.device), right=True)  # 0: ahead
+    bucket = torch.bucketize(distance, torch.tensor(FIRST, device=probs.device), right=True)  # 0: later tokens
     shares = rows.new_zeros(len(rows), len(FIRST) + 1).index_add_(1, bucket, rows)
     return shares[:, 1:] / (length - length // 2)
 
@@ -77,7 +76,7 @@ def shares_by_distance(probs: Tensor) -> Tensor:
 def induction_score(probs: Tensor) -> Tensor:
     """Attention probabilities (B, H, T, T) on sequences whose second half repeats the first -> (H,).
 
-    The mean share that falls on the token after the same token's first occurrence (Olsson et al. 2022).
+    The mean share of the token that followed the query token's first occurrence (Olsson et al. 2022).
     """
     length = probs.shape[-1]
     return probs.diagonal(offset=1 - length // 2, dim1=-2, dim2=-1)[..., 1:].float().mean((0, -1))

@@ -1,7 +1,7 @@
-"""What Lightning calls beside the step: checkpoints, the end at a signal, the progress bar.
+"""Lightning callbacks: checkpoints, stopping at a signal, the progress bar.
 
-`MetricsWriter`, in a file of its own, comes before them in the list of callbacks: what is due at a step is then on
-disk, or pending in the checkpoint.
+`MetricsWriter` (metrics_writer.py) precedes them in the list of callbacks, so that the rows of a step are on disk, or
+pending in the checkpoint, when they run.
 """
 
 import sys
@@ -21,14 +21,14 @@ from posenc.training.timer import CHECKPOINTS, Timer
 
 
 class Checkpoint(Callback):
-    """Saves after validations when enough time has passed, and at the end; keeps the last two.
+    """Saves after validations if enough time has passed, and at the end; keeps the last two.
 
     Args:
-        directory: the run's.
-        seconds: least time between two checkpoints.
-        metrics: whose rows go with the checkpoint.
-        signals: told that a checkpoint is being written.
-        timer: told likewise.
+        directory: the run directory.
+        seconds: minimum time between checkpoints.
+        metrics: its rows are synced to disk first.
+        signals: deferred while a checkpoint is written.
+        timer: records the time spent.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Checkpoint(Callback):
             self.save(trainer, pl_module)
 
     def save(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save the present step, unless it is saved; all ranks must call this.
+        """Save the current step unless it is already saved; all ranks must call this.
 
         Raises:
             RunError: if the loss or the gradient is NaN or infinite.
@@ -62,12 +62,12 @@ class Checkpoint(Callback):
                     old.unlink()
 
     def _due(self, trainer: Trainer) -> bool:
-        """Whether enough time has passed, on rank 0."""
+        """Whether enough time has passed; rank 0 decides."""
         return trainer.strategy.broadcast(time.monotonic() - self._saved >= self.seconds)
 
 
 class StopOnSignal(Callback):
-    """Ends a run that a signal has asked to stop, once its step is saved."""
+    """After a signal, saves the step and stops the run."""
 
     def __init__(self, signals: Signals, checkpoint: Checkpoint) -> None:
         self.signals, self.checkpoint = signals, checkpoint
@@ -76,22 +76,22 @@ class StopOnSignal(Callback):
         if self.signals.asked is None:
             return
         self.checkpoint.save(trainer, pl_module)
-        # Other ranks may see it a moment later.
+        # Other ranks may not see the file yet.
         file = next(iter(checkpoint_files.newest_first(self.checkpoint.folder)), self.checkpoint.folder)
         step = f"step {trainer.global_step} of {pl_module.steps}"
         self.signals.stop(f"{step} is saved in {file}; the same command resumes from there")
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
         self.signals.agree(lambda signum: max_over_ranks(signum, trainer))
-        self.signals.trained()
+        self.signals.end_training()
 
 
 class ProgressBar(Callback):
-    """A bar with loss, speed and time left on a terminal; a plain line at each validation elsewhere.
+    """A bar with loss, speed and time left on a terminal; otherwise a plain line per validation.
 
     Args:
-        title: what the bar is called.
-        steps: updates in all.
+        title: of the bar.
+        steps: total number of updates.
     """
 
     def __init__(self, title: str, steps: int) -> None:
@@ -101,9 +101,14 @@ class ProgressBar(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         if trainer.is_global_zero and sys.stderr.isatty() and parent_process() is None:
-            form = "{desc} |{bar}| {n}/{total}, {remaining} left{postfix}"  # in 80 columns
-            first = trainer.global_step
-            self.bar = tqdm(desc=self.title, total=self.steps, initial=first, bar_format=form, dynamic_ncols=True)
+            bar_format = "{desc} |{bar}| {n}/{total}, {remaining} left{postfix}"  # fits into 80 columns
+            self.bar = tqdm(
+                desc=self.title,
+                total=self.steps,
+                initial=trainer.global_step,
+                bar_format=bar_format,
+                dynamic_ncols=True,
+            )
 
     def on_train_batch_end(self, *_: Any) -> None:
         if self.bar is not None:
@@ -119,12 +124,12 @@ class ProgressBar(Callback):
             self.bar.set_postfix_str(f"{losses}, {speed}")
         elif "val_loss" in row:
             left = (self.steps - row["step"]) * row["seconds"] / row["step"]
-            step = f"{self.title}: step {row['step']}/{self.steps}"  # the title: several runs may share a terminal
-            with suppress(OSError):  # a reader that has gone, or a log on a full disk, is no reason to stop
+            step = f"{self.title}: step {row['step']}/{self.steps}"  # several runs may share a terminal
+            with suppress(OSError):  # a broken pipe or a full disk must not stop the run
                 print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)
 
     def on_exception(self, *_: Any) -> None:
-        self.teardown()  # so that what is said next begins a line
+        self.teardown()  # so that the error message starts on a new line
 
     def teardown(self, *_: Any, **__: Any) -> None:
         if self.bar is not None:

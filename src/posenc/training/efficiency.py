@@ -1,4 +1,4 @@
-"""How well a run uses its hardware: share of the peak, and memory."""
+"""Model FLOPs utilisation and peak memory."""
 
 import copy
 import sys
@@ -20,24 +20,24 @@ DENSE_BF16: dict[str, float] = {
     "NVIDIA H100 80GB HBM3": 989.5 * TERA,
     "NVIDIA H200": 989.5 * TERA,
 }
-"""Products of dense bf16 matrices, FLOP/s, from NVIDIA's data sheets, by the name that CUDA gives the chip.
+"""Peak FLOP/s of dense bf16 matmuls, from NVIDIA's data sheets, by CUDA device name.
 
-Lightning has a longer table, in which the H200 and the H100 NVL stand with the rate for sparse matrices, twice as
-high, and a plain "NVIDIA H200" is not found.
+Lightning has a longer table, but it lists the H200 and the H100 NVL with the rate for sparse matrices, twice as
+high, and does not find a plain "NVIDIA H200".
 """
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
-    """What the device could do, FLOP/s; None where it is not known."""
+    """Peak FLOP/s of the device; None if unknown."""
     if device.type != "cuda" or precision != "bf16-mixed":
         return None
     return DENSE_BF16.get(torch.cuda.get_device_name(device))
 
 
 def flops_per_token(model: Transformer, context: int) -> float:
-    """Of a training step, forward and backward, counted from the products that the model makes.
+    """FLOPs per token of a training step, forward and backward, counted from the model's matmuls.
 
-    A causal model's attention counts in full, as is usual (Chowdhery et al. 2022, appendix B).
+    Causal attention counts in full, as is customary (Chowdhery et al. 2022, appendix B).
     """
     from lightning.fabric.utilities.throughput import measure_flops
 
@@ -47,9 +47,9 @@ def flops_per_token(model: Transformer, context: int) -> float:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Measure from here on: one process may train one run after another."""
+    """Restart the measurement, since one process may train several runs."""
     if device.type == "cuda":
-        torch.cuda.init()  # nothing may have used it yet
+        torch.cuda.init()  # may not have been used yet
         torch.cuda.reset_peak_memory_stats(device)
     elif sys.platform == "linux":
         with suppress(OSError):
@@ -57,14 +57,14 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most that was in use, in bytes: of the GPU, otherwise of the whole process."""
+    """Peak memory in bytes, of the GPU or, without one, of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    import resource  # where there is no /proc
+    import resource  # without /proc
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

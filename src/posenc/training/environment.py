@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, hardware, commit."""
+"""Provenance of a result: versions, hardware, commit."""
 
 import platform
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-PATIENCE = 10
-"""Seconds for git, which may wait for a server's disk; a finished run does not wait for it."""
+GIT_TIMEOUT = 10
+"""Seconds, since git may hang on a network file system."""
 
 
 def versions() -> dict[str, str]:
@@ -17,7 +17,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware(device: torch.device) -> str:
-    """The chip that trained, in words."""
+    """Name of the GPU, or of the CPU and its number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
@@ -32,7 +32,7 @@ def _cpu_name() -> str:
 
 
 def commit() -> str | None:
-    """The commit of this source, with "-dirty" if it was changed since; None outside a checkout."""
+    """The commit of this source, with "-dirty" if there are uncommitted changes; None outside a checkout."""
     root = Path(__file__).parent
     try:
         described = subprocess.run(
@@ -40,7 +40,7 @@ def commit() -> str | None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=PATIENCE,
+            timeout=GIT_TIMEOUT,
         )
     except (OSError, subprocess.SubprocessError):
         return None

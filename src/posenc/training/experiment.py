@@ -1,4 +1,4 @@
-"""What a configuration describes, instantiated: the model, how it is updated, and the batches it reads."""
+"""Instantiates a configuration: model, optimiser, schedule, objective and batches."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Experiment:
-    """All of a run that does not depend on the machine. The model has the initial weights of its seed, on the CPU."""
+    """The hardware-independent part of a run. The model is on the CPU, with the initial weights of its seed."""
 
     config: Mapping[str, Any]
     optim: "Optimizer"
@@ -41,7 +41,7 @@ class Experiment:
         """From a configuration whose types have been checked.
 
         Raises:
-            UserError: if a value is refused.
+            UserError: if a constructor rejects a value.
         """
         optim, schedule, tokenizer = (build(config, group) for group in ("optim", "schedule", "tokenizer"))
         objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
@@ -49,15 +49,15 @@ class Experiment:
 
     @property
     def window(self) -> int:
-        """Tokens in a window: what the model reads, and what it predicts behind that."""
+        """Tokens per window: the context, and the objective's lookahead."""
         return self.config["context"] + self.objective.lookahead
 
     def parameters(self) -> int:
-        """How many the model has."""
+        """The model's number of parameters."""
         return sum(weight.numel() for weight in self.model.parameters())
 
     def prepare(self, corpus: "Corpus", name: str) -> "Prepared":
-        """The tokens of the corpus whose choice in conf/data has this name, from the cache or tokenised anew.
+        """The tokens of a corpus, from the cache or newly tokenised; `name` is its choice in conf/data.
 
         Raises:
             UserError: if the corpus cannot be used.
@@ -75,7 +75,7 @@ class Experiment:
         return Batches(prepared.train, seed, size, self.window, self.objective.noise_per_token)
 
     def validation(self, prepared: "Prepared") -> "tuple[Tensor, tuple[Tensor, Tensor]]":
-        """The fixed windows that every run is validated on, (N, window), and their inputs and targets, (N, T) each."""
+        """The fixed validation windows, (N, window), and their inputs and targets, (N, T) each."""
         from posenc.data.batches import validation_noise, validation_windows
 
         windows = validation_windows(prepared.valid, self.config["eval_windows"], self.window)
@@ -88,7 +88,7 @@ class Experiment:
         device: "torch.device",
         phase: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
     ) -> "TrainingStep":
-        """The step that train.py takes, on one device and without Lightning; `phase` as in `TrainingStep`."""
+        """The same step as in training, on one device and without Lightning; `phase` as in `TrainingStep`."""
         from posenc.objectives.objective import loss_of
         from posenc.training.accelerator import keep_freed_memory
         from posenc.training.step import TrainingStep

@@ -1,4 +1,4 @@
-"""One run from its prepared text to its summary: fit, measure, finish."""
+"""One run from its prepared text to its summary."""
 
 import math
 from datetime import UTC, datetime
@@ -33,15 +33,15 @@ Summary = dict[str, Any]
 
 
 class TrainingRun:
-    """A run whose text is prepared and of which nothing has been written.
+    """A run that is ready to start; nothing has been written yet.
 
     Args:
-        experiment, prepared: what is trained, on which tokens.
-        settings: how long, and how often it is measured.
-        directory: where it is written, by rank 0.
-        hardware: what it is trained on.
-        signals: what may stop it.
-        timer: begun when the run began.
+        experiment, prepared: the model, and the tokens it is trained on.
+        settings: length of the run and intervals between measurements.
+        directory: the run directory, written by rank 0.
+        hardware: device, precision and compilation.
+        signals: may stop the run.
+        timer: started at the start of the run.
 
     Raises:
         UserError: if this machine lacks the device asked for, or `fork_from` is not a run to begin from.
@@ -74,17 +74,17 @@ class TrainingRun:
 
     @property
     def device(self) -> Any:
-        """What this rank trains on."""
+        """The device of this rank."""
         return self.trainer.strategy.root_device
 
     def train(self) -> Summary | None:
-        """Train to the last step, and write the summary; None if another process has done so meanwhile.
+        """Train to the last step and write the summary; None if another process has done so in the meantime.
 
         Ranks other than 0 only train, and return their last row.
 
         Raises:
             UserError: if another process is training this run.
-            RunError: if it cannot go on.
+            RunError: if training fails.
             Stopped: after a signal.
         """
         if not this_rank().is_zero:
@@ -92,7 +92,7 @@ class TrainingRun:
                 return None
             self._fit()
             return self.metrics.row
-        with self.directory.held():
+        with self.directory.locked():
             if broadcast(self.directory.finished):
                 return None
             self.directory.create(self.experiment.config)
@@ -112,7 +112,7 @@ class TrainingRun:
         return summary
 
     def _fit(self) -> None:
-        """From the newest intact checkpoint, if there is one."""
+        """Train, starting from the newest intact checkpoint if there is one."""
         checkpoint = broadcast(partial(_newest, self.directory))
         title = f"{self.directory.scheme}, seed {self.settings.seed}: {self.parameters / 1e6:.2f}M parameters"
         print(f"{title}, {self.settings.steps} steps in {self.directory.path}", flush=True)
@@ -121,10 +121,10 @@ class TrainingRun:
         self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
 
     def _summary(self) -> Summary:
-        """What was trained, and what it took."""
+        """Result, resources and provenance."""
         row = self.metrics.row
         tokens_per_s = row["tokens"] / row["seconds"]
-        of_a_token = self.metrics.mfu_of_a_token
+        mfu_per_token = self.metrics.mfu_per_token
         return {
             "pos": self.directory.scheme,
             "seed": self.settings.seed,
@@ -135,7 +135,7 @@ class TrainingRun:
             **{name: row[name] for name in ("val_loss_se",) if name in row},
             "seconds": row["seconds"],
             "tokens_per_s": round(tokens_per_s),
-            **({} if of_a_token is None else {"mfu": tokens_per_s * of_a_token}),
+            **({} if mfu_per_token is None else {"mfu": tokens_per_s * mfu_per_token}),
             "devices": self.trainer.world_size,
             "peak_memory": peak_memory(self.device),
             "time": {phase: round(seconds, 3) for phase, seconds in self.timer.spent().items()},
@@ -147,7 +147,7 @@ class TrainingRun:
         }
 
     def _quality(self) -> Summary:
-        """The loss beside baselines that know no order and, for a likelihood, in bits per byte."""
+        """The n-gram baseline and, if the loss is a likelihood, bits per byte."""
         objective = self.experiment.objective
         quality = dict(objective.ngram_baseline(self.prepared.train.ids, self.windows, self.validation))
         if objective.likelihood:
@@ -156,17 +156,17 @@ class TrainingRun:
         return quality
 
     def _finish(self, summary: Summary) -> None:
-        """Write a sample of what the model says, then the summary, which marks the run as finished."""
+        """Write a sample, then the summary, which marks the run as finished."""
         objective, tokenizer, context = self.experiment.objective, self.experiment.tokenizer, self.settings.context
-        model = self.module.hardware.whole(self.module.model, self.directory.path).to(self.device)
+        model = self.module.hardware.full_model(self.module.model, self.directory.path).to(self.device)
         sample = objective.sample(model, tokenizer, objective.prompt, context, Sampling())
         atomic_write(self.directory.path / "sample.txt", sample + "\n")
         self.directory.finish(summary)  # before W&B, which may wait for the network
         try:
             loggers.finish(self.trainer.loggers, sample, summary)
             loggers.close(self.trainer.loggers, failed=False)
-        except Exception as error:  # the result is on disk: W&B must not make it look lost
-            print(f"W&B did not take the end of this run: {error}")
+        except Exception as error:  # the result is on disk, so an error in W&B must not fail the run
+            print(f"W&B failed at the end of this run: {error}")
 
 
 def _newest(directory: RunDirectory) -> str | None:

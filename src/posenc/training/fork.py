@@ -1,11 +1,11 @@
-"""A run that begins where another one stands, such as the cool-down of a run whose learning rate was constant."""
+"""Starting a run from another run's checkpoint, such as a cool-down after a constant learning rate."""
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.bounds import PositiveInt
 from posenc.config.instantiate import build
@@ -14,15 +14,15 @@ from posenc.errors import UserError
 from posenc.storage import checkpoint_files
 from posenc.storage.reading import check_types, read_mapping
 from posenc.storage.run_directory import RunDirectory
-from posenc.training.checkpoint_io import CheckpointIO, refuse_foreign
+from posenc.training.checkpoint_io import CheckpointIO, check_configuration
 from posenc.training.experiment import Experiment
 
 OTHER_LENGTH = ("steps", "schedule")
-"""What a fork may set otherwise, as long as the learning rate is the same up to where it begins."""
+"""Keys that may differ in a fork, as long as the learning rate is the same up to the checkpoint."""
 
 
 class _Length(TypedDict):
-    """What is read of the other run's configuration."""
+    """The keys read from the other run's configuration."""
 
     __pydantic_config__ = {"strict": True}  # type: ignore[misc]
     steps: PositiveInt
@@ -31,12 +31,12 @@ class _Length(TypedDict):
 
 @dataclass(frozen=True)
 class Fork:
-    """The latest checkpoint of another run that the new one would have come to by itself, to the bit.
+    """The latest checkpoint of another run that is bitwise equal to the new run's state at that step.
 
     Attributes:
         source: the other run's directory.
         file: its checkpoint.
-        checkpoint: what is in that.
+        checkpoint: the contents of the file.
     """
 
     source: Path
@@ -66,14 +66,14 @@ class Fork:
             )
         checkpoint = checkpoint_files.load(file)
         try:
-            refuse_foreign(checkpoint, {**experiment.config, **{key: theirs[key] for key in OTHER_LENGTH}})
+            check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in OTHER_LENGTH}})
         except UserError as error:
             raise UserError(f"fork_from={source}: {error}") from error
         _set_learning_rate(checkpoint, experiment, checkpoint_files.step(file))
         return cls(source, file, {**checkpoint, "configuration": dict(experiment.config)})
 
     def into(self, directory: RunDirectory) -> None:
-        """Copy the checkpoint and the rows up to it; from there the run is one that resumes."""
+        """Copy the checkpoint and the rows, so that the run can be resumed from there."""
         for rows in ("metrics.csv", "attention.csv"):
             shutil.copyfile(self.source / rows, directory.path / rows)
         stem = checkpoint_files.stem(checkpoint_files.step(self.file))
@@ -81,7 +81,7 @@ class Fork:
 
 
 def _set_learning_rate(checkpoint: dict[str, Any], experiment: Experiment, step: int) -> None:
-    """Of the next update, which the other run's schedule has set already."""
+    """Set the learning rate of the next update, which the other run's schedule has already set."""
     factor = experiment.schedule.lr_factor(step, experiment.config["steps"])
     for optimizer in checkpoint["optimizer_states"]:
         for group in optimizer["param_groups"]:
@@ -89,7 +89,7 @@ def _set_learning_rate(checkpoint: dict[str, Any], experiment: Experiment, step:
 
 
 def _shared_updates(theirs: dict[str, Any], experiment: Experiment) -> int:
-    """After how many updates the learning rates of two runs begin to differ."""
+    """The number of updates for which both runs have the same learning rate."""
     check_groups(theirs, ["schedule"])
     schedule, ours = build(theirs, "schedule"), experiment.config
     length = min(theirs["steps"], ours["steps"])

@@ -1,4 +1,4 @@
-"""Weights that are sharded over the ranks (FSDP): a loss that gathers them, checkpoints in which they are whole."""
+"""FSDP: a loss function that shards its model, and full (unsharded) checkpoints."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,20 +18,20 @@ from posenc.objectives.objective import loss_of
 
 
 class ShardedLoss:
-    """The loss of a model, whose weights it shards.
+    """The loss function of a model, whose weights it shards.
 
-    It is no module: the model's weights must not appear under a second name.
+    Not an nn.Module, since the model's weights must not be registered twice.
 
     Args:
-        model: what is sharded, a layer at a time.
-        device: this rank's.
-        compiled: what compiles a layer's forward, or not.
+        model: sharded layer by layer.
+        device: of this rank.
+        compiled: compiles a layer's forward, if compilation is enabled.
     """
 
     def __init__(self, model: Transformer, device: torch.device, compiled: Callable[..., Any]) -> None:
         mesh = init_device_mesh(device.type, (get_world_size(),))
         for block in model.blocks:
-            block.forward = compiled(block.forward)  # what gathers its weights stays outside
+            block.forward = compiled(block.forward)  # the all-gather stays outside the compiled graph
             fully_shard(block, mesh=mesh)
         self._root = _Root(model)
         fully_shard(self._root, mesh=mesh)
@@ -41,8 +41,8 @@ class ShardedLoss:
         return self._root(inputs, targets)
 
     @contextmanager
-    def gathered(self) -> Iterator[None]:
-        """Inside, this rank has all weights of the model. All ranks must enter."""
+    def unsharded(self) -> Iterator[None]:
+        """Context in which this rank has all weights of the model. All ranks must enter it."""
         sharded = [module for module in self._root.modules() if isinstance(module, FSDPModule)]
         for module in sharded:
             module.unshard()
@@ -54,7 +54,7 @@ class ShardedLoss:
 
 
 class _Root(nn.Module):
-    """A model and its loss in one: what lies in no layer is gathered for both."""
+    """A model and its loss in one module, so that the embedding and output weights are gathered for both."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -64,10 +64,10 @@ class _Root(nn.Module):
         return loss_of(self.model, inputs, targets)
 
 
-class WholeCheckpoints(ModelParallelStrategy):
-    """Lightning's strategy for sharded weights; writes and reads the checkpoints that one device would.
+class FullCheckpointStrategy(ModelParallelStrategy):
+    """Lightning's strategy for sharded weights, with the same checkpoints as for a single device.
 
-    All ranks must call each of these methods together.
+    All methods are collective: all ranks must call them.
     """
 
     @property
@@ -75,17 +75,17 @@ class WholeCheckpoints(ModelParallelStrategy):
         return True
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """The whole weights; empty but on rank 0."""
+        """The full weights on rank 0, otherwise empty."""
         assert self.lightning_module is not None
-        return self._gathered(self.lightning_module.state_dict())
+        return self._full_tensors(self.lightning_module.state_dict())
 
     def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
-        """The whole moments; empty but on rank 0."""
+        """The full optimiser state on rank 0, otherwise empty."""
         state: dict[str, Any] = Strategy.optimizer_state(self, optimizer)
-        return {**state, "state": {index: self._gathered(of) for index, of in state["state"].items()}}
+        return {**state, "state": {index: self._full_tensors(of) for index, of in state["state"].items()}}
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-        """What is in a checkpoint, on the CPU."""
+        """Load a checkpoint to the CPU."""
         return self.checkpoint_io.load_checkpoint(Path(checkpoint_path), weights_only=weights_only)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
@@ -96,7 +96,7 @@ class WholeCheckpoints(ModelParallelStrategy):
         self.lightning_module.load_state_dict(sharded, strict=strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Shard the moments of a checkpoint."""
+        """Shard the optimiser state of a checkpoint."""
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             weights = [weight for group in optimizer.param_groups for weight in group["params"]]
             sharded = {
@@ -105,18 +105,18 @@ class WholeCheckpoints(ModelParallelStrategy):
             }
             optimizer.load_state_dict({**state, "state": sharded})
 
-    def _gathered(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        whole = {name: gathered(tensor) for name, tensor in tensors.items()}
-        return whole if self.is_global_zero else {}
+    def _full_tensors(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        full = {name: full_tensor(tensor) for name, tensor in tensors.items()}
+        return full if self.is_global_zero else {}
 
 
-def gathered(tensor: Tensor) -> Tensor:
-    """All of a tensor, on the CPU."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The unsharded tensor, on the CPU."""
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
 
 def shard(tensor: Tensor, like: Tensor) -> Tensor:
-    """Of a whole tensor this rank's shard, cut as `like` is; of one of another shape, all."""
+    """This rank's shard of a full tensor, with the placement of `like`; unchanged if the shapes differ."""
     if not isinstance(like, DTensor) or tensor.shape != like.shape:
         return tensor
     on_device = tensor.to(like.device)

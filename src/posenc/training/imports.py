@@ -1,4 +1,4 @@
-"""Heavy imports, made lighter."""
+"""Garbage collection around heavy imports."""
 
 import functools
 import gc
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Import without collecting garbage meanwhile: torch and Lightning make half a million objects, and all stay."""
+    """Disable garbage collection during imports: torch and Lightning create half a million permanent objects."""
     gc.disable()
     try:
         yield
@@ -18,8 +18,8 @@ def gc_paused() -> Iterator[None]:
 
 @functools.cache
 def freeze_imports() -> None:
-    """Never scan what is there now for garbage, also not when the process ends.
+    """Exclude all current objects from garbage collection, also at exit.
 
-    Only the first call does so: what the runs of a sweep leave behind must still be found.
+    Only the first call has an effect, so that garbage from the runs of a sweep is still collected.
     """
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The rows of a run: metrics.csv with the losses, attention.csv with every head, and the validations they need."""
+"""Validation, and the rows of metrics.csv and attention.csv."""
 
 import math
 import time
@@ -23,21 +23,21 @@ Row = dict[str, Any]
 
 
 class MetricsWriter(Callback):
-    """Writes metrics.csv, and the same rows to every logger; after a validation also attention.csv, a row a head.
+    """Writes metrics.csv and passes its rows to every logger; after a validation also writes attention.csv.
 
-    A row that is begun at some step and not yet written goes into the checkpoint: a run may be stopped at any of them.
+    A row that is not yet written is saved in the checkpoint as pending, since a run may be stopped at any step.
 
     Attributes:
-        seconds: spent training so far: validation, checkpoints and interruptions are left out.
+        seconds: training time so far, without validation, checkpoints and interruptions.
         row: the last row, written or pending.
-        mfu_of_a_token: model FLOPs utilisation at one token a second; None where the devices' peak is not known.
+        mfu_per_token: model FLOPs utilisation at one token per second; None if the devices' peak is unknown.
 
     Args:
-        directory: the run's.
-        settings: how often rows, validations and probes are due.
+        directory: the run directory.
+        settings: intervals between rows, validations and probes.
         probe: measures the attention heads.
-        timer: told what the run is doing.
-        signals: may ask to leave a validation for the next start.
+        timer: records the time spent in each phase.
+        signals: may postpone a validation until the run is resumed.
         show: called with each row as it is written.
     """
 
@@ -53,7 +53,7 @@ class MetricsWriter(Callback):
         self.directory, self.settings, self.probe = directory, settings, probe
         self.tokens_per_step = settings.batch_size * settings.context
         self.timer, self.signals, self.show = timer, signals, show
-        self.mfu_of_a_token: float | None = None
+        self.mfu_per_token: float | None = None
         self.seconds = 0.0
         self.row: Row = {}
         self._pending = False
@@ -75,31 +75,31 @@ class MetricsWriter(Callback):
         self._pending, self._since_row = state_dict["pending"], state_dict["since_row"]
         self._losses = list(state_dict["losses"])
         if self.row:
-            self._refuse_holes(self.row["step"] - (self.settings.log_every if self._pending else 0))
+            self._check_rows(self.row["step"] - (self.settings.log_every if self._pending else 0))
 
-    def _refuse_holes(self, written: int) -> None:
-        """Refuse to resume from a checkpoint whose rows are not all there.
+    def _check_rows(self, written: int) -> None:
+        """Check that all rows up to the checkpoint exist.
 
         Raises:
-            UserError: naming the file.
+            UserError: names the file with missing rows.
         """
         for name, every in (("metrics.csv", self.settings.log_every), ("attention.csv", self.settings.attention_every)):
             file = self.directory.path / name
-            wanted = list(range(every, written + 1, every))
-            if [step for step in steps_in(file) if step <= written] != wanted:
+            expected = list(range(every, written + 1, every))
+            if [step for step in steps_in(file) if step <= written] != expected:
                 raise UserError(
-                    f"{file} does not have every row up to step {written}, from which its checkpoint resumes: "
-                    f"put it back, or delete {self.directory.path} to begin anew"
+                    f"{file} does not have every row up to step {written}, where the checkpoint resumes: "
+                    f"restore it, or delete {self.directory.path} to start from scratch"
                 )
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:  # noqa: ARG002
         peak = peak_flops(trainer.strategy.root_device, str(trainer.precision))
-        if peak is not None:  # the model has not been sharded yet
+        if peak is not None:  # here the model is not sharded yet
             flops = flops_per_token(pl_module.model, self.settings.context)
-            self.mfu_of_a_token = flops / (peak * trainer.world_size)
+            self.mfu_per_token = flops / (peak * trainer.world_size)
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        self.signals.training(several=trainer.world_size > 1)  # a pending validation may be left already
+        self.signals.start_training(multi_rank=trainer.world_size > 1)  # before a pending validation
         if trainer.is_global_zero:
             written = trainer.global_step - self._pending
             self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
@@ -116,10 +116,10 @@ class MetricsWriter(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
         loss, step = outputs["loss"].detach().clone(), trainer.global_step
         self._losses.append(loss)
-        if loss.device.type == "cpu":  # elsewhere a look at every loss would hold up the device
+        if loss.device.type == "cpu":  # on a GPU, reading every loss would synchronise the device
             self.check_finite(pl_module, step)
         if step % self.settings.log_every == 0:
-            self._finish_row(trainer, pl_module, step)  # waits for the device, so that the clock is right
+            self._finish_row(trainer, pl_module, step)  # synchronises the device, so that the time is correct
             self.signals.agree(lambda signum: max_over_ranks(signum, trainer))
             self.timer.enter(LOOP)
             self._complete(trainer, pl_module)
@@ -127,7 +127,7 @@ class MetricsWriter(Callback):
             self.timer.enter(LOOP)
 
     def _losses_so_far(self) -> list[float]:
-        """Since the last row, those restored first. The device is waited for once, not for each."""
+        """The losses since the last row, restored ones first. Synchronises the device once."""
         restored = [loss for loss in self._losses if isinstance(loss, float)]
         taken = [loss for loss in self._losses if isinstance(loss, torch.Tensor)]
         return restored + (torch.stack(taken).tolist() if taken else [])
@@ -136,26 +136,26 @@ class MetricsWriter(Callback):
         """The losses since the last row, up to this step.
 
         Raises:
-            RunError: if one of them, or the last gradient, is NaN or infinite: nothing of it is to be saved.
+            RunError: if one of them, or the last gradient, is NaN or infinite, which must not be saved.
         """
         losses = self._losses_so_far()
         first = step - len(losses) + 1
         wrong = [(first + index, "loss", loss) for index, loss in enumerate(losses) if not math.isfinite(loss)]
         if not wrong and not math.isfinite(norm := float(pl_module.gradient_norm)):
-            wrong = [(step, "gradient's norm", norm)]
+            wrong = [(step, "gradient norm", norm)]
         if wrong:
             at, what, value = wrong[0]
-            kept = checkpoint_files.newest_first(self.directory.checkpoints)
-            stays = f"{kept[0].name} stays" if kept else "there is no checkpoint yet"
+            saved = checkpoint_files.newest_first(self.directory.checkpoints)
+            last = f"the last checkpoint is {saved[0].name}" if saved else "there is no checkpoint yet"
             raise RunError(
-                f"the {what} is {value} at step {at}, where the learning rate was {pl_module.learning_rate(at):.3g}: "
-                f"try a lower optim.lr; {stays} in {self.directory.path}"
+                f"the {what} is {value} at step {at}, with a learning rate of {pl_module.learning_rate(at):.3g}: "
+                f"try a lower optim.lr; {last} in {self.directory.path}"
             )
         return losses
 
     def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
         losses = torch.tensor(self.check_finite(pl_module, step), device=pl_module.device)
-        over_all_devices = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
+        mean_losses = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
         self._losses = []
         self.seconds, self._resumed = self._seconds_now(), None
         speed = self.settings.log_every * self.tokens_per_step / (self.seconds - self._since_row)
@@ -164,17 +164,17 @@ class MetricsWriter(Callback):
             "step": step,
             "tokens": step * self.tokens_per_step,
             "seconds": round(self.seconds, 3),
-            "train_loss": sum(over_all_devices) / self.settings.log_every,
+            "train_loss": sum(mean_losses) / self.settings.log_every,
             "learning_rate": pl_module.learning_rate(step),
             "gradient_norm": float(pl_module.gradient_norm),
             "tokens_per_s": round(speed),
         }
-        if self.mfu_of_a_token is not None:
-            self.row["mfu"] = round(speed * self.mfu_of_a_token, 4)
+        if self.mfu_per_token is not None:
+            self.row["mfu"] = round(speed * self.mfu_per_token, 4)
         self._pending = True
 
     def _complete(self, trainer: Trainer, pl_module: Any) -> None:
-        """Validate if it is time, and write the row; both stay pending if the run is to stop before its end."""
+        """Validate if it is due, and write the row; both stay pending if the run is being stopped."""
         if self.row["step"] % self.settings.eval_every == 0:
             with self.timer.within(VALIDATION):
                 measured = self._validate(trainer, pl_module)
@@ -192,13 +192,13 @@ class MetricsWriter(Callback):
 
     @torch.no_grad()
     def _validate(self, trainer: Trainer, pl_module: Any) -> dict[str, float] | None:
-        """Mean loss over all validation windows and its standard error; None if a signal leaves it to the next start.
+        """Mean loss over all validation windows and its standard error; None if a signal postpones it.
 
-        The error is that of a mean over batches, which count for as many tokens as they predict; one batch has none.
+        The standard error is over batches, weighted by their number of targets; undefined for a single batch.
         """
-        moments = torch.zeros(3, device=pl_module.device)  # the mean, the mean square, how many batches
+        moments = torch.zeros(3, device=pl_module.device)  # mean, mean square, number of batches
         for batch in pl_module.val_dataloader():
-            # After the last step there is no next start that would validate.
+            # After the last step the run is not resumed, so the validation cannot be postponed.
             if self.signals.asked is not None and self.row["step"] < self.settings.steps:
                 return None
             with trainer.precision_plugin.forward_context():
@@ -211,8 +211,8 @@ class MetricsWriter(Callback):
         return {"val_loss": loss, "val_loss_se": math.sqrt(max(0.0, square - loss**2) / (batches - 1))}
 
     def _probe(self, trainer: Trainer, pl_module: Any) -> None:
-        """What the model does with positions: the encoding's share of the input and, where it is time, its heads."""
-        with self.timer.within(PROBE), pl_module.hardware.gathered(pl_module.loss):
+        """Measure the position encoding's share of the input and, if they are due, the attention heads."""
+        with self.timer.within(PROBE), pl_module.hardware.unsharded(pl_module.loss):
             self.row |= self.probe.position_share(pl_module.model)
             if self.row["step"] % self.settings.attention_every:
                 return
@@ -225,11 +225,11 @@ class MetricsWriter(Callback):
                 self.probe_file.append([{"step": self.row["step"], **head} for head in heads])
 
     def just_validated(self, step: int) -> bool:
-        """Whether this step's row is on disk, with a validation."""
+        """Whether this step's row has been written, with a validation."""
         return step % self.settings.eval_every == 0 and not self._pending
 
     def sync(self) -> None:
-        """Have every row on disk."""
+        """Flush all rows to disk."""
         self.file.sync()
         self.probe_file.sync()
 
@@ -238,6 +238,6 @@ class MetricsWriter(Callback):
 
 
 def max_over_ranks(number: int, trainer: Trainer) -> int:
-    """The largest of the numbers that the ranks give; all must call this."""
+    """All-reduce with max; all ranks must call this."""
     strategy = trainer.strategy
     return int(strategy.reduce(torch.tensor(number, device=strategy.root_device), reduce_op="max"))

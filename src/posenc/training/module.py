@@ -1,4 +1,4 @@
-"""The model as Lightning trains it: its steps, its batches, its optimiser."""
+"""The LightningModule."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc.data.batches import Batches
 from posenc.objectives.objective import IGNORE_INDEX
 from posenc.training.accelerator import Hardware
-from posenc.training.checkpoint_io import refuse_foreign
+from posenc.training.checkpoint_io import check_configuration
 from posenc.training.experiment import Experiment
 from posenc.training.optim import build_optimizer
 from posenc.training.step import clip_gradients
@@ -19,14 +19,14 @@ from posenc.training.timer import COMPILING, WAITING, Timer
 
 
 class LanguageModel(LightningModule):
-    """One model, one objective, one stream of batches.
+    """Steps, batches and optimiser of a run.
 
     Args:
-        experiment: model, objective, optimiser and schedule; its configuration is kept in every checkpoint.
-        batches: what is read; batch k belongs to step k, also after a resume.
-        validation: what it is validated on: inputs and targets, (windows, T) each.
-        hardware: compiles the loss, or not.
-        timer: told when it compiles or waits for a batch.
+        experiment: model, objective, optimiser and schedule; its configuration is saved in every checkpoint.
+        batches: training batches; batch k belongs to step k, also after a resume.
+        validation: inputs and targets, (windows, T) each.
+        hardware: compiles and shards the model if requested.
+        timer: records the time spent compiling and waiting for batches.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class LanguageModel(LightningModule):
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
         """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token.
 
-        With several devices it is that of this one's windows: all have as many tokens to predict, so that the mean over
-        devices is the mean over the batch, and the mean of gradients its gradient.
+        With several devices it is the mean over this device's windows. All devices have the same number of targets, so
+        the mean over devices is the mean over the batch, and the averaged gradient is its gradient.
         """
         self.model.scheme.at_step(self.trainer.global_step)
         return self.loss(*self.objective.inputs_and_targets(*batch))
 
     def validation_step(self, batch: tuple[Tensor, Tensor, float], _: int) -> Tensor:
-        """A batch's part of the mean loss over all validation windows, in nats per predicted token.
+        """A batch's contribution to the mean loss over all validation windows, in nats per predicted token.
 
-        `MetricsWriter` calls it, not Lightning: `posenc.training.trainer` says why.
+        Called by `MetricsWriter` instead of Lightning: see `posenc.training.trainer`.
         """
         self.model.scheme.at_step(self.trainer.global_step)
         inputs, targets, share = batch
@@ -75,15 +75,15 @@ class LanguageModel(LightningModule):
         self.gradient_norm = clip_gradients(self.model, self.optim.clip)
 
     def learning_rate(self, step: int) -> float:
-        """The one that led to `step` updates."""
+        """The learning rate of update number `step`, from 1."""
         return self.optim.lr * self.schedule.lr_factor(step - 1, self.steps)
 
     def train_dataloader(self) -> Iterator[tuple[Tensor, Tensor]]:
-        # Lightning asks after it has restored the step, so a resumed run reads the batch it would have had.
+        # Lightning calls this after restoring the step, so that a resumed run continues with the right batch.
         return self._timed(self._shares(self.batches.on(self.device), self.trainer.global_step))
 
     def _shares(self, batches: Batches, first: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's of every batch from `first` on."""
+        """This rank's share of every batch from `first` on."""
         return batches.stream(first, self.steps, self.trainer.global_rank, self.trainer.world_size)
 
     def _timed(self, stream: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -95,35 +95,35 @@ class LanguageModel(LightningModule):
             yield batch
 
     def val_dataloader(self) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """Inputs and targets, (size, T) each, and their share of all predicted tokens; ranks take turns.
+        """Inputs and targets, (size, T) each, and their share of all targets, distributed round-robin over the ranks.
 
-        The size is the training's if the windows can be cut like that, or near it, so that one compiled graph serves
-        all. Each rank has as many batches: those whose turn comes after the last get one that does not count.
+        The size is at most that of training, and divides the number of windows if possible, so that one compiled graph
+        serves all. All ranks get the same number of batches, padded with batches of share 0.
         """
         inputs, targets = self.validation
         world, rank = self.trainer.world_size, self.trainer.global_rank
         predicted = int((targets != IGNORE_INDEX).sum())
         largest = self.batches.batch_size // world
-        even = [size for size in range((largest + 1) // 2, largest + 1) if len(inputs) % size == 0]
-        size = max(even, default=largest)
+        divisors = [size for size in range((largest + 1) // 2, largest + 1) if len(inputs) % size == 0]
+        size = max(divisors, default=largest)
         batches = list(zip(inputs.split(size), targets.split(size), strict=True))
-        for turn in range(rank, math.ceil(len(batches) / world) * world, world):
-            seen, wanted = batches[turn % len(batches)]
-            share = int((wanted != IGNORE_INDEX).sum()) / predicted
-            yield seen, wanted, share if turn < len(batches) else 0.0
+        for index in range(rank, math.ceil(len(batches) / world) * world, world):
+            batch_inputs, batch_targets = batches[index % len(batches)]
+            share = int((batch_targets != IGNORE_INDEX).sum()) / predicted
+            yield batch_inputs, batch_targets, share if index < len(batches) else 0.0
 
     def on_train_start(self) -> None:
-        """Compile before the first step, so that no step's time has it in it.
+        """Compile before the first step, so that compilation is not part of a step's time.
 
-        It is done through the strategy: inside DDP's forward the compiler cuts the graph where a bucket of gradients is
-        complete, and the backward of one part runs while the gradients of another are averaged (torch's DDPOptimizer).
+        This goes through the strategy: inside DDP's forward, torch's DDPOptimizer splits the graph at gradient buckets,
+        which lets the backward pass overlap with the all-reduce.
         """
         if not self.hardware.compiles():
             return
         with self.timer.within(COMPILING):
             train = [part.to(self.device) for part in next(self._shares(self.batches, 0))]
             valid = next(self.val_dataloader())
-            for _ in range(3 if self.hardware.cuda_graphs else 1):  # a CUDA graph is recorded at the second call
+            for _ in range(3 if self.hardware.cuda_graphs else 1):  # a CUDA graph is captured at the second call
                 loss: Any = self.trainer.strategy.training_step(train, 0)
                 loss.backward()
                 with self.trainer.precision_plugin.forward_context(), torch.no_grad():
@@ -134,4 +134,4 @@ class LanguageModel(LightningModule):
         checkpoint["configuration"] = self.configuration
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        refuse_foreign(checkpoint, self.configuration)
+        check_configuration(checkpoint, self.configuration)

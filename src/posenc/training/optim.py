@@ -1,4 +1,4 @@
-"""Optimisers, the same for every scheme. Their learning rate follows a schedule of its own."""
+"""Optimisers. The learning-rate schedule is separate."""
 
 from dataclasses import dataclass
 from typing import Annotated, Protocol
@@ -15,20 +15,20 @@ Beta = Annotated[float, Ge(0), Lt(1)]
 
 
 class Optimizer(Protocol):
-    """How a model is updated: a class here with a YAML in conf/optim."""
+    """The interface of the choices in conf/optim."""
 
     @property
     def lr(self) -> float:
-        """The peak of the learning rate; what metrics.csv shows is this times the schedule's factor."""
+        """Peak learning rate; metrics.csv has this times the schedule's factor."""
         ...
 
     @property
     def clip(self) -> float:
-        """Largest norm of the gradient."""
+        """Maximum gradient norm."""
         ...
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Torch's optimiser over all parameters of a model."""
+        """The torch optimiser of all parameters of a model."""
         ...
 
 
@@ -37,10 +37,10 @@ class AdamW:
     """AdamW (Loshchilov and Hutter 2019).
 
     Args:
-        lr: the peak of the learning rate.
-        betas: decay of the two moments.
-        weight_decay: on matrices only; not on the weights of norms.
-        clip: largest norm of the gradient.
+        lr: peak learning rate.
+        betas: decay rates of the two moments.
+        weight_decay: on matrices only, not on norm weights and biases.
+        clip: maximum gradient norm.
     """
 
     lr: Positive
@@ -61,6 +61,6 @@ class AdamW:
 def build_optimizer(
     model: nn.Module, optim: Optimizer, schedule: Schedule, steps: int
 ) -> tuple[torch.optim.Optimizer, LambdaLR]:
-    """Torch's optimiser of a model, and its schedule over `steps` updates."""
+    """The torch optimiser of a model, and its schedule over `steps` updates."""
     optimizer = optim.build(model)
     return optimizer, LambdaLR(optimizer, lambda step: schedule.lr_factor(step, steps))

@@ -1,4 +1,4 @@
-"""One run from configuration to summary: check, instantiate, prepare, train, show."""
+"""One run from configuration to summary."""
 
 import sys
 import textwrap
@@ -24,18 +24,18 @@ from posenc.training.timer import Timer
 
 
 def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
-    """Train what a configuration describes, or resume it, or show it if it is finished.
+    """Train or resume a run, or print its result if it is finished.
 
     Args:
         cfg: the composed configuration.
-        choices: the choice made in each group; `pos` and `data` name folders.
+        choices: the choice of each configuration group; those of `pos` and `data` name folders.
 
     Returns:
         The run's summary.
 
     Raises:
-        UserError: if the configuration or the corpus cannot be used. Nothing has been written then.
-        RunError: if it cannot go on: no memory, no space on disk, a loss that is NaN or infinite.
+        UserError: if the configuration or the corpus is invalid; nothing has been written in that case.
+        RunError: if training fails: out of memory, disk full, a loss that is NaN or infinite.
         Stopped: after a signal.
     """
     with Signals() as signals, resource_errors(cfg), rank_zero_output(), named_peer_failures():
@@ -47,16 +47,16 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         world_size = _world_size(hardware, settings)
         if world_size == this_rank().world_size:
             chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
-            made_of = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
-            return _train({**config, **made_of}, settings, directory, corpus, hardware, signals)
-    # Out of reach of this process's signals: the ranks that it starts have their own.
+            added = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
+            return _train({**config, **added}, settings, directory, corpus, hardware, signals)
+    # Outside of `Signals`: the ranks that this process starts handle signals themselves.
     task = {"command": sys.argv[0], "config": config, "choices": dict(choices)}
     launch("posenc.training.worker", world_size, task)
     return directory.summary()
 
 
 def _checked(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[dict[str, Any], Settings, RunDirectory, Any, Any]:
-    """The configuration as plain data, its settings, the run's directory, the corpus and the hardware."""
+    """The configuration as plain data, its settings, the run directory, the corpus and the hardware."""
     config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
     with gc_paused():
         settings = check(config)
@@ -71,7 +71,7 @@ def _checked(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[dict[str, Any
 
 
 def _world_size(hardware: Any, settings: Settings) -> int:
-    """How many ranks train together."""
+    """The number of ranks, checked against the batch size."""
     ranks = hardware.world_size()
     if settings.batch_size % ranks:
         raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {ranks} devices that share it")
@@ -88,7 +88,7 @@ def _train(
 ) -> dict[str, Any]:
     timer = Timer()
     experiment = Experiment.of(config)
-    # Before Lightning, which takes seconds to import: what is wrong with a text is said at once.
+    # Before importing Lightning, which takes seconds, so that errors in the text are reported immediately.
     with rank_zero_first():
         prepared = experiment.prepare(corpus, config["choices"]["data"])
     with gc_paused():
@@ -106,29 +106,29 @@ def _train(
 
 
 def show_finished(directory: RunDirectory) -> dict[str, Any]:
-    """Print what a finished run came to, and how to train it again."""
-    print(f"This run is finished (rerun=true trains it again beside {directory.path}):")
+    """Print the result of a finished run, and how to train it again."""
+    print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
     show(directory.summary(), directory)
     return directory.summary()
 
 
 def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
-    """Print how a run ended."""
+    """Print the result of a run."""
     print(f"  validation loss  {summary['val_loss']:.4f} nats per token{_ngram(summary)}")
     if "bits_per_byte" in summary:
         print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
-    of_peak = f" ({summary['mfu']:.0%} of the chip's peak)" if "mfu" in summary else ""
-    print(f"  speed            {summary['tokens_per_s']:,} tokens/s{of_peak}, {summary['seconds']:.0f} s of training")
-    if "time" in summary:  # a run finished before this was measured has none
+    mfu = f" ({summary['mfu']:.0%} MFU)" if "mfu" in summary else ""
+    print(f"  speed            {summary['tokens_per_s']:,} tokens/s{mfu}, {summary['seconds']:.0f} s of training")
+    if "time" in summary:  # missing in old runs
         total = sum(summary["time"].values())
         shares = {phase: seconds / total for phase, seconds in summary["time"].items() if seconds >= 0.01 * total}
         print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in shares.items())}")
-        print(f"  memory           {summary['peak_memory'] / 2**30:.2f} GiB at most")
+        print(f"  peak memory      {summary['peak_memory'] / 2**30:.2f} GiB")
     print(f"  sample           {textwrap.shorten(directory.sample(), 60, placeholder=' ...')}")
     print(f"  written to       {directory.path}", flush=True)
 
 
 def _ngram(summary: Mapping[str, Any]) -> str:
-    """The loss of the n-gram model that knows no order, where there is one."""
+    """The loss of the n-gram baseline, if there is one."""
     losses = {order: summary.get(f"{order}_loss") for order in ("unigram", "bigram")}
-    return "".join(f"; {loss:.4f} of the text's {order} model" for order, loss in losses.items() if loss)
+    return "".join(f" ({order} model: {loss:.4f})" for order, loss in losses.items() if loss)

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: what the optimiser's learning rate is multiplied with at each step."""
+"""Learning-rate schedules: a factor of the peak learning rate for each step."""
 
 import math
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from annotated_types import Ge
 from posenc.bounds import Fraction
 
 Span = Annotated[int, Ge(0)] | Fraction
-"""A part of a run: a whole number counts steps, any other number is a share of them."""
+"""A part of a run: an integer is a number of steps, any other number a fraction of them."""
 
 
 class Schedule(Protocol):
-    """A learning rate over the steps of a run, apart from the optimiser that it scales."""
+    """The interface of schedules."""
 
     def lr_factor(self, step: int, steps: int) -> float:
-        """What the peak is multiplied with for update `step` (from 0) of `steps`."""
+        """The factor of the peak learning rate for update `step` (from 0) of `steps`."""
         ...
 
 
 def steps_of(span: Span, steps: int) -> int:
-    """A span in steps."""
+    """The number of steps in a span."""
     return span if isinstance(span, int) else round(span * steps)
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Linear warm-up, then the peak to the end.
+    """Linear warm-up, then a constant learning rate.
 
     Args:
-        warmup: a share of the steps, or a number of steps. In steps, it does not depend on how long the run is.
+        warmup: a fraction of the steps, or a number of steps.
     """
 
     warmup: Span = 0.0
@@ -45,7 +45,7 @@ class _Decaying(Constant):
 
     Args:
         warmup: as in `Constant`.
-        min_lr_ratio: the learning rate at the last step, as a share of the peak.
+        min_lr_ratio: final learning rate as a fraction of the peak.
     """
 
     min_lr_ratio: Fraction = 0.1
@@ -70,12 +70,12 @@ class WSD(_Decaying):
     With the warm-up in steps, runs of different lengths are the same run, to the bit, until the shorter one cools down.
 
     Args:
-        cooldown: the end of the run in which the learning rate falls: a share of the steps, or a number of steps.
+        cooldown: the decay at the end of the run: a fraction of the steps, or a number of steps.
     """
 
     cooldown: Span = 0.2
 
     def lr_factor(self, step: int, steps: int) -> float:
-        falling = steps_of(self.cooldown, steps)
-        progress = max(0, step + 1 - (steps - falling)) / max(1, falling)
+        decay_steps = steps_of(self.cooldown, steps)
+        progress = max(0, step + 1 - (steps - decay_steps)) / max(1, decay_steps)
         return min(super().lr_factor(step, steps), 1 - (1 - self.min_lr_ratio) * progress)

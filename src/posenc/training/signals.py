@@ -1,4 +1,4 @@
-"""Signals that ask a run to end, and when it does so."""
+"""Stopping a run at a signal."""
 
 import os
 import signal
@@ -10,36 +10,36 @@ from types import FrameType
 from typing import Any
 
 from posenc.distributed import this_rank
-from posenc.distributed.launch import AHEAD
+from posenc.distributed.launch import TIME_LIMIT_SIGNALS
 from posenc.errors import Stopped
 
 GRACE = 7.0
-"""Seconds from a signal to the end, if no step ends before; what sends signals often kills 10 seconds later."""
+"""Seconds after a signal to exit even if no step ends; many senders kill the process after 10 seconds."""
 
 LIMIT = 1.5
-"""Seconds on top where Python itself gets no turn, since a library is at work; then nothing is cleaned up."""
+"""Seconds after that to exit without any cleanup, if a library blocks the Python interpreter."""
 
-SEVERAL = 18.0
-"""Seconds that several ranks get on top, to come to a row of metrics.csv: torchrun and SLURM kill 30 later."""
+MULTI_RANK_GRACE = 18.0
+"""Additional seconds for several ranks to reach a row of metrics.csv; torchrun and SLURM kill after 30 seconds."""
 
 
 class Signals:
-    """Between entering and leaving, a signal ends the process where that harms nothing.
+    """Context in which a signal ends the process at a safe point.
 
-    That is at once while nothing is trained; in training it is at the end of the step, when a checkpoint has been
-    written, or after GRACE seconds without one. A second Ctrl-C ends it at once.
+    Outside of training that is immediately; during training it is after the current step, once a checkpoint has been
+    written, or after GRACE seconds. A second Ctrl-C exits at once.
 
-    SIGINT and SIGTERM are taken, and SIGUSR1 and SIGUSR2 if somebody waits for them. Who waited for a signal before
-    hears it after us: a launcher of cluster jobs then puts the job back into its queue.
+    SIGINT and SIGTERM are handled, and SIGUSR1 and SIGUSR2 if they have a handler. The previous handler of a signal is
+    called afterwards: that of the cluster launcher requeues the job.
 
     Attributes:
-        received: the first signal so far.
+        received: the first signal, None if there has been none.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self._before: dict[int, Any] = {}
-        self._training = self._several = False
+        self._training = self._multi_rank = False
         self._agreed: int | None = None
         self._saving = False
         self._reason = "nothing was lost, and the same command resumes"
@@ -49,23 +49,23 @@ class Signals:
 
     @property
     def asked(self) -> int | None:
-        """The signal that a training run is to stop for: one rank heeds its own, several what they agreed on."""
-        return self._agreed if self._several else self.received
+        """The signal to stop for: with a single rank the one received, otherwise the one all ranks agreed on."""
+        return self._agreed if self._multi_rank else self.received
 
     def agree(self, largest: Callable[[int], int]) -> None:
-        """Have all ranks stop if one of them has received a signal; all must call this.
+        """Make all ranks stop if one of them has received a signal; all ranks must call this.
 
         Args:
-            largest: of the numbers that it is given in all ranks.
+            largest: all-reduce with max.
         """
-        if self._several:
+        if self._multi_rank:
             self._agreed = largest(self.received or 0) or None
 
     def __enter__(self) -> "Signals":
-        if threading.current_thread() is threading.main_thread():  # Python lets no other thread take signals
-            wanted = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
-            wanted |= {one for one in AHEAD if callable(signal.getsignal(one))}
-            self._before = {one: signal.getsignal(one) for one in wanted}
+        if threading.current_thread() is threading.main_thread():  # handlers can only be set there
+            handled = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
+            handled |= {one for one in TIME_LIMIT_SIGNALS if callable(signal.getsignal(one))}
+            self._before = {one: signal.getsignal(one) for one in handled}
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, 0)
             self._install()
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_again
@@ -79,25 +79,25 @@ class Signals:
             os.close(signal.set_wakeup_fd(self._wakeup_before))
             sys.unraisablehook = self._unraisable
         for one, handler in self._before.items():
-            # The process is about to end: another Ctrl-C would only put a traceback into its last words.
+            # The process is about to exit: another Ctrl-C would only add a traceback to its last message.
             signal.signal(one, signal.SIG_IGN if one == self.received == signal.SIGINT else handler)
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
-    def training(self, several: bool = False) -> None:
-        """From now on a signal waits for the end of a step, or, with several ranks, of a row of metrics.csv."""
-        self._training, self._several = True, several
-        self._install()  # back from Lightning: see `posenc.training.trainer`
+    def start_training(self, multi_rank: bool = False) -> None:
+        """From now on a signal takes effect after a step or, with several ranks, after a row of metrics.csv."""
+        self._training, self._multi_rank = True, multi_rank
+        self._install()  # replaces Lightning's handlers: see `posenc.training.trainer`
 
-    def trained(self) -> None:
-        """From now on a signal ends the process at once; one that came too late for the last step does so now."""
+    def end_training(self) -> None:
+        """From now on a signal takes effect at once; stop if one arrived after the last step."""
         self._training = False
         if self.asked is not None:
             self.stop("the last step is saved; the same command writes its result")
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Inside, a checkpoint is being written, which may take as long as it does."""
+        """Context for writing a checkpoint, which has no time limit."""
         self._saving = True
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -109,30 +109,30 @@ class Signals:
                 signal.setitimer(signal.ITIMER_REAL, self._grace(self.received))
 
     def stop(self, reason: str) -> None:
-        """Grant what a signal asked for.
+        """Stop the process.
 
         Args:
             reason: what has been saved and where, and how to resume.
 
         Raises:
-            Stopped: always, unless who waited for the signal before leaves in another way.
+            Stopped: always, unless the previous handler of the signal raises something else.
         """
         signum = self._agreed or self.received
         assert signum is not None
         self._reason = reason
-        if self._training:  # what was to be saved is saved, and what is left to do has limits of its own
+        if self._training:  # everything is saved, and the remaining work has its own time limits
             self._leaving.set()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
         stopped = Stopped(signum, f"{_by(signum)}: {reason}")
-        waiting = self._before.get(signum)
-        if callable(waiting) and signum != signal.SIGINT and not self._passed_on:
+        previous = self._before.get(signum)
+        if callable(previous) and signum != signal.SIGINT and not self._passed_on:
             self._passed_on = True
             if this_rank().is_zero:
                 print(stopped, file=sys.stderr, flush=True)
-            self._saving = True  # putting a job back into its queue takes as long as the cluster's controller is busy
+            self._saving = True  # requeueing a job may take long if the SLURM controller is busy
             try:
-                waiting(signum, None)
+                previous(signum, None)
             finally:
                 self._saving = False
         raise stopped
@@ -159,33 +159,33 @@ class Signals:
         self.stop(self._reason)
 
     def _grace(self, signum: int) -> float:
-        return GRACE + (SEVERAL if self._several or signum in AHEAD else 0.0)
+        return GRACE + (MULTI_RANK_GRACE if self._multi_rank or signum in TIME_LIMIT_SIGNALS else 0.0)
 
     def _raise_again(self, unraisable: Any) -> None:
-        """Raise `Stopped` once more where it came at a place from which Python lets nothing out, such as __del__."""
+        """Raise `Stopped` again shortly if it was raised where Python ignores exceptions, such as in __del__."""
         if isinstance(unraisable.exc_value, Stopped):
             signal.setitimer(signal.ITIMER_REAL, 0.05)
         else:
             self._unraisable(unraisable)
 
     def _watch(self) -> None:
-        """Have a thread see to it that a signal ends the process even while a library keeps Python waiting."""
+        """Start a thread that ends the process after a signal even if a library blocks the main thread."""
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         self._wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         threading.Thread(target=self._force_exit, args=(reading,), daemon=True).start()
 
     def _force_exit(self, reading: int) -> None:
-        ending = set(self._before) - {signal.SIGALRM}
-        with open(reading, "rb", buffering=0) as arrived:
-            while received := arrived.read(1):  # the end comes when the other end is closed
-                while received[0] in ending and not self._leaving.wait(self._grace(received[0]) + LIMIT):
+        stopping = set(self._before) - {signal.SIGALRM}
+        with open(reading, "rb", buffering=0) as pipe:
+            while received := pipe.read(1):  # until the other end is closed
+                while received[0] in stopping and not self._leaving.wait(self._grace(received[0]) + LIMIT):
                     if not self._saving:
                         _leave_at_once(received[0])
 
 
 def _leave_at_once(signum: int) -> None:
-    """Without any cleaning up: what is half-written is known by its name, and removed by the next start."""
+    """Exit without cleanup: partial files are recognised by their names and removed when the run is resumed."""
     if this_rank().is_zero:
         with suppress(OSError):
             os.write(2, b"\nstopped at once; the same command resumes from the last checkpoint\n")

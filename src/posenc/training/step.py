@@ -17,18 +17,17 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class TrainingStep:
-    """One update of a model after the other, for profiles and benchmarks.
+    """Training steps without Lightning, for profiling and benchmarks.
 
-    In a run Lightning calls the same parts in the same order, around its precision, its devices and its callbacks: a
-    test holds the two together, to the bit.
+    In a run Lightning calls the same parts in the same order; a test checks that the two are bitwise equal.
 
     Args:
-        model: what is updated.
-        loss: of the model.
-        optim, schedule: how it is updated.
-        steps: of the schedule.
-        autocast: bf16 on this type of device ("cpu", "cuda"); None for fp32.
-        phase: opened around each of PHASES, to time them.
+        model: the model.
+        loss: its loss function.
+        optim, schedule: optimiser and learning-rate schedule.
+        steps: length of the schedule.
+        autocast: device type ("cpu", "cuda") for bf16 autocast; None for fp32.
+        phase: context manager around each of PHASES, for timing.
     """
 
     def __init__(
@@ -61,6 +60,6 @@ class TrainingStep:
 
 
 def clip_gradients(model: nn.Module, max_norm: float) -> Tensor:
-    """Scale the gradient down to a norm; returns what the norm was before, over all devices."""
+    """Clip the gradient norm; returns the norm before clipping, over all devices."""
     norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -10,13 +10,13 @@ VALIDATION, PROBE, CHECKPOINTS, LOGGING, LOOP = "validation", "attention heads",
 
 
 class Timer:
-    """A clock that always runs in exactly one phase, from the moment it is made.
+    """Measures the time spent in each phase; always in exactly one phase, starting when it is created.
 
-    On a GPU work goes on behind the program's back: a phase must wait for it before it ends, as the rows of
-    metrics.csv and the validations do.
+    GPU work is asynchronous: a phase must synchronise the device before it ends, as the rows of metrics.csv and the
+    validations do.
 
     Attributes:
-        seconds: spent in each phase so far, the present one left out.
+        seconds: spent in each completed phase.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Timer:
         self._phase, self._since = START, time.perf_counter()
 
     def enter(self, phase: str) -> str:
-        """End the present phase, which is returned, and begin another."""
+        """Start a phase; returns the one that ends."""
         now, before = time.perf_counter(), self._phase
         self.seconds[before] += now - self._since
         self._phase, self._since = phase, now
@@ -32,7 +32,7 @@ class Timer:
 
     @contextmanager
     def within(self, phase: str) -> Iterator[None]:
-        """A phase inside another, which resumes afterwards."""
+        """Context of a phase; afterwards the previous phase resumes."""
         before = self.enter(phase)
         try:
             yield
@@ -40,6 +40,6 @@ class Timer:
             self.enter(before)
 
     def spent(self) -> dict[str, float]:
-        """Seconds in each phase up to now, the longest first."""
+        """Seconds in each phase so far, the longest first."""
         self.enter(self._phase)
         return dict(sorted(self.seconds.items(), key=lambda item: -item[1]))

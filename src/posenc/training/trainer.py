@@ -1,16 +1,16 @@
-"""Lightning's Trainer for one run, and all of it that is switched off.
+"""Lightning's Trainer for one run, and the features of it that are disabled.
 
-Lightning runs the fit loop, the devices and their processes, the precision and the hooks, and keeps the states of
-optimiser, schedule and callbacks in one checkpoint. Not used are, beside OFF:
+Lightning provides the fit loop, devices, strategies, precision and hooks, and saves the states of optimiser, schedule
+and callbacks in one checkpoint. In addition to OFF, these features are not used:
 
-- Its signal handlers, which no option switches off (Lightning-AI/pytorch-lightning#1455): SIGTERM would end the fit
-  without a checkpoint. `Signals.training` takes the signals back when the fit begins.
-- Its broadcast of a received SIGTERM in every step, which waits for the device (#21487): see `posenc.compat`. Ranks
+- Its signal handlers, which no option disables (Lightning-AI/pytorch-lightning#1455): SIGTERM would end the fit
+  without a checkpoint. `Signals.start_training` replaces them when the fit starts.
+- Its broadcast of a received SIGTERM in every step, which synchronises the device (#21487): see `posenc.compat`. Ranks
   agree to stop at each row of metrics.csv instead.
-- Its own SLURM support, which requeues the job and saves hpc_ckpt_*.ckpt: a run has the environment of a plain
-  process or of torchrun, also on SLURM (`Hardware.spread`).
-- Its search for hpc_ckpt_*.ckpt in `default_root_dir`, from which it would resume before any `ckpt_path` (#20347,
-  #12369): that folder is the run's, where there are none.
+- Its SLURM support, which requeues the job and saves hpc_ckpt_*.ckpt: on SLURM, too, a run uses the environment of a
+  single process or of torchrun (`Hardware.trainer_kwargs`).
+- Its search for hpc_ckpt_*.ckpt in `default_root_dir`, which would take precedence over `ckpt_path` (#20347, #12369):
+  that folder is the run directory, which has none.
 """
 
 import logging
@@ -28,19 +28,18 @@ from posenc.training.accelerator import Hardware, keep_freed_memory
 from posenc.training.checkpoint_io import CheckpointIO
 
 OFF: dict[str, Any] = {
-    # A signal must be able to leave a validation to the next start. Lightning's loop repeats or cuts short the one that
-    # it resumes beside (#19549, #20277, #20288), so `MetricsWriter` calls `validation_step`.
+    # A signal must be able to postpone a validation until the run is resumed. Lightning repeats a validation at which
+    # it resumes or cuts it short (#19549, #20277, #20288), so `MetricsWriter` calls `validation_step`.
     "limit_val_batches": 0,
-    # `Checkpoint` saves under the file's checksum, after the rows that belong to it are on disk; ModelCheckpoint needs
-    # the name before.
+    # `Checkpoint` puts a checksum into the file name; ModelCheckpoint needs the name in advance.
     "enable_checkpointing": False,
-    # `ProgressBar` prints plain lines where there is no terminal, and counts steps, not epochs.
+    # `ProgressBar` prints plain lines if there is no terminal, and counts steps, not epochs.
     "enable_progress_bar": False,
     # The run prints its own line.
     "enable_model_summary": False,
-    # W&B begins when the run's directory is held: until then another process may be training it.
+    # W&B starts once the run directory is locked: until then another process may be training the run.
     "logger": False,
-    # Batches are a function of step and rank: there is no sampler to replace.
+    # Batches are a function of step and rank; there is no sampler to replace.
     "use_distributed_sampler": False,
 }
 
@@ -48,11 +47,11 @@ OFF: dict[str, Any] = {
 def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callbacks: Sequence[Callback]) -> Trainer:
     """
     Raises:
-        UserError: if this machine lacks the device asked for.
+        UserError: if the requested device is not available.
     """
-    _quiet()
-    spread = hardware.spread()
-    spread["plugins"] = [CheckpointIO(), *spread["plugins"]]
+    _silence_lightning()
+    kwargs = hardware.trainer_kwargs()
+    kwargs["plugins"] = [CheckpointIO(), *kwargs["plugins"]]
     try:
         trainer = Trainer(
             accelerator=hardware.accelerator,
@@ -60,7 +59,7 @@ def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callb
             max_steps=steps,
             callbacks=list(callbacks),
             default_root_dir=directory.path,
-            **spread,
+            **kwargs,
             **OFF,
         )
     except (MisconfigurationException, RuntimeError) as error:
@@ -71,8 +70,8 @@ def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callb
     return trainer
 
 
-def _quiet() -> None:
-    """Its announcements repeat what the configuration says. It sets its own levels when it is imported."""
+def _silence_lightning() -> None:
+    """Lightning's info messages repeat the configuration. It sets its log levels on import, so this comes after."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")

@@ -1,4 +1,4 @@
-"""One rank of a run, for `posenc.distributed.launch`: what it trains is in the store."""
+"""One rank of a run, started by `posenc.distributed.launch`; its configuration is in the store."""
 
 import json
 import signal
@@ -8,13 +8,13 @@ from omegaconf import OmegaConf
 
 from posenc.config.command_line import one_sentence_errors
 from posenc.distributed.group import TASK, store
-from posenc.distributed.launch import AHEAD, end_with_parent
+from posenc.distributed.launch import TIME_LIMIT_SIGNALS, end_with_parent
 
 
 def main() -> None:
-    """Train together with the others."""
+    """Train as one rank."""
     end_with_parent(signal.SIGKILL)
-    for one in AHEAD:  # SLURM sends them to all processes of a job; the one that started this takes them
+    for one in TIME_LIMIT_SIGNALS:  # SLURM sends them to all processes of a job; the parent process handles them
         signal.signal(one, signal.SIG_IGN)
     task = json.loads(store().get(TASK))
     sys.argv = [task["command"]]

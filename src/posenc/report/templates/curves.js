@@ -1,5 +1,5 @@
 "use strict";
-// Draws the panels in #data and draws them again when a control changes. One object of choices, no other state.
+// Draws the panels in #data, and redraws them when a control changes. The form is the only state.
 (() => {
   const { axes: AXES, labels: LABELS, panels } = JSON.parse(document.getElementById("data").textContent);
   const form = document.getElementById("controls");
@@ -44,7 +44,7 @@
     };
   }
 
-  // A score is a share of the attention.
+  // A score is a share of the attention, hence the range.
   const score = (measure) => (panel, chosen) => ({
     x: across(chosen), y: { title: LABELS[measure], range: [0, 1] }, series: overTraining(panel, chosen, measure),
   });
@@ -59,7 +59,7 @@
     return {
       x: { ...x, log: true }, y: { title: LABELS[kind] },
       series: drawn.map((scheme) => ({ ...mean(scheme, scheme[kind]), marks: kind === "lengths" })),
-      lines: kind === "positions" ? [{ x: context, text: "trained up to here" }] : [],
+      lines: kind === "positions" ? [{ x: context, text: "training length" }] : [],
     };
   };
 
