@@ -1,4 +1,4 @@
-"""A Hydra launcher for several runs at a time on this machine. Hydra finds launchers in packages of this name only."""
+"""A Hydra launcher that runs jobs in parallel on this machine. Hydra finds plugins only in packages of this name."""
 
 import multiprocessing
 import os
@@ -23,13 +23,13 @@ from posenc.config.command_line import replace_unencodable
 from posenc.config.compose import register_resolvers
 from posenc.distributed.launch import end_with_parent
 from posenc.errors import Stopped, UserError
-from posenc.sweeps.callback import note, progress
+from posenc.sweeps.callback import progress, record_failure
 
 BasicLauncher: Any = basic_launcher()
 
 
 class Choice(SearchPathPlugin):
-    """Makes hydra/launcher=joblib known, after all packages, so that ours takes the place of one of that name."""
+    """Registers hydra/launcher=joblib after all packages, so that it replaces another launcher of that name."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: ARG002
         node = {"_target_": "hydra_plugins.posenc_joblib.Processes", "n_jobs": -1}
@@ -37,30 +37,30 @@ class Choice(SearchPathPlugin):
 
 
 class Processes(BasicLauncher):
-    """Trains each run in a process beside this one; one that is killed loses its own run only.
+    """Trains each run in its own process; killing a process only affects its own run.
 
-    On the command line it is hydra/launcher=joblib, as the launcher that Hydra's users know.
+    On the command line it is hydra/launcher=joblib, the name that Hydra users know.
 
     Args:
-        n_jobs: runs at a time; -1 for one on each core.
+        n_jobs: maximum number of parallel runs; -1 for one per core.
 
     Raises:
-        UserError: if it is neither.
+        UserError: if n_jobs is invalid.
     """
 
     def __init__(self, n_jobs: int = -1) -> None:
         super().__init__()
         if type(n_jobs) is not int or not (n_jobs == -1 or n_jobs >= 1):
-            raise UserError(f"hydra.launcher.n_jobs={n_jobs} must be at least 1, or -1 for one job on each core")
+            raise UserError(f"hydra.launcher.n_jobs={n_jobs} must be at least 1, or -1 for one job per core")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.at_a_time = cores if n_jobs == -1 else n_jobs
         self.threads = max(1, cores // self.at_a_time)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Train all, and wait for the last.
+        """Train all runs, and wait for them.
 
         Raises:
-            Stopped: if one was stopped by Ctrl-C, or nobody reads what is printed; the others are saved then.
+            Stopped: if a run was stopped by Ctrl-C, or stdout was closed; the others are saved in that case.
         """
         waiting = deque(enumerate(job_overrides))
         idle: list[ProcessPoolExecutor] = []
@@ -70,7 +70,7 @@ class Processes(BasicLauncher):
             while waiting or running:
                 while waiting and len(running) < self.at_a_time:
                     number, overrides = waiting.popleft()
-                    process = idle.pop() if idle else self._process()
+                    process = idle.pop() if idle else self._new_process()
                     job = cloudpickle.dumps((self, overrides, initial_job_idx + number, Singleton.get_state()))
                     running[process.submit(_train, job)] = number, process
                 for ended in wait(running, return_when=FIRST_COMPLETED).done:
@@ -86,35 +86,35 @@ class Processes(BasicLauncher):
             raise
         return [JobReturn(status=JobStatus.COMPLETED, _return_value=loss) for _, loss in sorted(losses.items())]
 
-    def _process(self) -> ProcessPoolExecutor:
-        """A process of its own, since a pool in which one is killed ends all of them."""
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (self.threads,))
+    def _new_process(self) -> ProcessPoolExecutor:
+        """A pool with a single process, since a killed process breaks its whole pool."""
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _initialise, (self.threads,))
 
     def _loss(self, ended: "Future[float | None]", overrides: Sequence[str]) -> float | None:
-        """What a job has returned; None, as of every one that failed, if its process did not live to say so."""
+        """The return value of a job; None, as for every failed job, if its process was killed."""
         try:
             return ended.result()
         except BrokenProcessPool:
-            how = "its process was killed"
+            reason = "its process was killed"
         except Stopped as stopped:
             if stopped.signum != signal.SIGTERM:
                 raise
-            how = str(stopped)
+            reason = str(stopped)
         configuration = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
         hydra = configuration.hydra
-        note(hydra.job.override_dirname, f"{how}; {progress(configuration)}", Path(hydra.sweep.dir))
+        record_failure(hydra.job.override_dirname, f"{reason}; {progress(configuration)}", Path(hydra.sweep.dir))
         return None
 
 
-def _begin(threads: int) -> None:
-    """In a new process, before it imports torch."""
+def _initialise(threads: int) -> None:
+    """Set up a new process, before it imports torch."""
     end_with_parent(signal.SIGTERM)
     replace_unencodable()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
 
 def _train(job: bytes) -> float | None:
-    """One run, in its process: its last validation loss."""
+    """Train one run in its process; returns its final validation loss."""
     launcher, overrides, number, singletons = cloudpickle.loads(job)
     Singleton.set_state(singletons)
     register_resolvers()
@@ -122,7 +122,7 @@ def _train(job: bytes) -> float | None:
         return BasicLauncher.launch(launcher, [overrides], number)[0].return_value
     except Stopped as stopped:
         parent = multiprocessing.parent_process()
-        if parent is None or os.getppid() != parent.pid:  # nobody is left to hear of it
+        if parent is None or os.getppid() != parent.pid:  # the parent has exited
             print(stopped, file=sys.stderr, flush=True)
             os._exit(stopped.exit_code)
         raise

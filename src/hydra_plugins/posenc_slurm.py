@@ -1,4 +1,4 @@
-"""A Hydra launcher for SLURM that says what became of each job. Hydra finds launchers in packages of this name only."""
+"""A Hydra launcher for SLURM that tracks each job. Hydra finds plugins only in packages of this name."""
 
 import os
 import signal
@@ -19,90 +19,89 @@ from posenc.config.compose import register_resolvers
 from posenc.errors import Stopped, UserError, first_line
 from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
-from posenc.sweeps.callback import NOTES, note, progress
+from posenc.sweeps.callback import FAILURES_FILE, progress, record_failure
 from posenc.sweeps.slurm import JobState
 
 try:
     from hydra_plugins.hydra_submitit_launcher.config import BaseQueueConf
     from hydra_plugins.hydra_submitit_launcher.submitit_launcher import SlurmLauncher
-except ModuleNotFoundError:  # a machine that submits nothing need not have it; Hydra imports this file everywhere
+except ModuleNotFoundError:  # optional; Hydra imports this file on every machine
     SlurmLauncher = Launcher
 
 POLL = 2.0
-"""Seconds between looks at the queue."""
+"""Seconds between queries of the queue."""
 
-LOSSES = 2
-"""Times that a job is lost before it is given up."""
+MAX_ATTEMPTS = 2
+"""How often a job is run if it is lost."""
 
-LATE = 6.0
-"""Seconds after a job's end in which its result may still appear on a file system that other machines write to."""
+RESULT_DELAY = 6.0
+"""Seconds after the end of a job in which its result may still appear on a network file system."""
 
 
 class Slurm(SlurmLauncher):
-    """Submits one job per run and waits for all of them, asking squeue.
+    """Submits one job per run and waits for all of them, polling squeue.
 
-    A job that saved its run ahead of its limit puts itself back into the queue; so does SLURM with a preempted one.
-    One that ends without a word (its process killed, its node dead) is put back once. Whatever fails is noted, and
-    the others continue.
+    A job that saved its run before the time limit requeues itself; SLURM requeues preempted jobs. A job that ends
+    without a result (process killed, node failure) is requeued once. Failures are recorded, and the others continue.
     """
 
     def setup(self, **given: Any) -> None:
-        """Hydra's; before anything is written.
+        """Called by Hydra, before anything is written.
 
         Raises:
-            UserError: if no cluster answers.
+            UserError: if SLURM is not available.
         """
         super().setup(**given)
-        if not slurm.answers():
-            raise UserError("hydra/launcher=slurm cannot submit: SLURM is not here, or does not answer to `squeue`")
+        if not slurm.available():
+            raise UserError("hydra/launcher=slurm cannot submit: SLURM is not installed, or `squeue` does not respond")
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Submit, and wait for the end of the last job.
+        """Submit the jobs, and wait for all of them.
 
         Raises:
-            UserError: if SLURM does not take the jobs.
+            UserError: if SLURM rejects the jobs.
             Stopped: on Ctrl-C; the jobs continue.
         """
-        jobs = self._submitted(job_overrides, initial_job_idx)
-        if callable(signal.getsignal(signal.SIGINT)):  # else Ctrl-C would wait for the jobs to be saved
+        jobs = self._submit(job_overrides, initial_job_idx)
+        if callable(signal.getsignal(signal.SIGINT)):  # otherwise Ctrl-C would wait for the jobs to be saved
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            print(f"In the queue: {' '.join(one.job.job_id for one in jobs)}", flush=True)
+            print(f"Submitted: {' '.join(one.job.job_id for one in jobs)}", flush=True)
             while waiting := [one for one in jobs if one.outcome is None]:
                 time.sleep(POLL)
                 states = slurm.job_states(one.job.job_id for one in waiting)
                 for one in waiting:
-                    one.look(states)
+                    one.update(states)
         except KeyboardInterrupt:
             left = " ".join(one.job.job_id for one in jobs if one.outcome is None)
-            sentence = (
+            message = (
                 f"the jobs continue: {left}; cancel them with: scancel {left}; once they have ended, the same command "
-                "compares what there is and trains what is missing"
+                "compares the finished runs and trains the missing ones"
             )
-            raise Stopped(signal.SIGINT, sentence) from None
+            raise Stopped(signal.SIGINT, message) from None
         return [one.outcome for one in jobs if one.outcome is not None]
 
     def __call__(self, *arguments: Any) -> JobReturn:
-        """One run, inside its job."""
+        """Train one run inside its job."""
         from submitit import JobEnvironment
 
         register_resolvers()
-        here = JobEnvironment()
-        # A file of the job's own: lines that machines append to one file at the same time may be lost.
-        os.environ[NOTES] = str(here.paths.folder / FAILED_JOBS)
+        environment = JobEnvironment()
+        # One file per job, since concurrent appends from several machines may be lost.
+        os.environ[FAILURES_FILE] = str(environment.paths.folder / FAILED_JOBS)
         try:
             return super().__call__(*arguments)
         except Stopped as stopped:
-            if here.global_rank == 0:
-                _go_on_later(here.job_id)
+            if environment.global_rank == 0:
+                _requeue_running(environment.job_id)
                 sys.exit(stopped.exit_code)
-            sys.exit()  # srun ends the whole job at the first task that fails, and the first rank may still be busy
+            sys.exit()  # with 0, since srun ends the job when a task fails, and rank 0 may still be busy
 
-    def _submitted(self, job_overrides: Sequence[Sequence[str]], first: int) -> list["SubmittedJob"]:
+    def _submit(self, job_overrides: Sequence[Sequence[str]], first: int) -> list["SubmittedJob"]:
         from hydra.core.singleton import Singleton
         from submitit import AutoExecutor
 
-        given = {**self.params, "setup": [*(self.params["setup"] or []), *_listening(self.params)]}
+        given = {**self.params, "setup": [*(self.params["setup"] or []), *_signal_setup(self.params)]}
         folder, timeouts = given.pop("submitit_folder"), given.pop("max_num_timeout")
         shared = set(BaseQueueConf.__dataclass_fields__)
         parameters = {key if key in shared else f"slurm_{key}": value for key, value in given.items()}
@@ -114,11 +113,11 @@ class Slurm(SlurmLauncher):
         try:
             executor = AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=timeouts)
             executor.update_parameters(**parameters, slurm_srun_args=["--kill-on-bad-exit=1"])
-            with redirect_stderr(StringIO()):  # what sbatch says is in the error
+            with redirect_stderr(StringIO()):  # sbatch's output is in the error
                 jobs = executor.map_array(self, *zip(*arguments, strict=True))
-        except (NameError, ValueError, RuntimeError) as error:  # an unknown key, a wrong value, no srun, a refusal
+        except (NameError, ValueError, RuntimeError) as error:  # an unknown key, an invalid value, no srun, a rejection
             raise UserError(f"hydra/launcher=slurm cannot submit: {first_line(error)}") from error
-        names = _apart(job_overrides)
+        names = _names(job_overrides)
         configured = [self.hydra_context.config_loader.load_sweep_config(self.config, list(o)) for o in job_overrides]
         return [SubmittedJob(*one) for one in zip(jobs, names, configured, strict=True)]
 
@@ -128,11 +127,11 @@ class SubmittedJob:
     """A submitted job.
 
     Attributes:
-        job: submitit's.
-        name: what sets its run apart in the sweep.
-        configuration: of its run, with Hydra's.
-        outcome: what it came to; None before its end.
-        lost_on: the nodes that lost it.
+        job: submitit's job.
+        name: the overrides that distinguish its run in the sweep.
+        configuration: of its run, with Hydra's part.
+        outcome: its result; None while it is running.
+        lost_on: the nodes on which it was lost.
     """
 
     job: Any
@@ -142,68 +141,67 @@ class SubmittedJob:
     lost_on: list[str] = field(default_factory=list)
     _over_since: float | None = None
 
-    def look(self, states: Mapping[str, JobState] | None) -> None:
-        """Take its result, if there is one; find out whether there will never be one."""
+    def update(self, states: Mapping[str, JobState] | None) -> None:
+        """Read its result if there is one; otherwise check whether it was lost."""
         folder = self.job.paths.folder
-        if folder.exists() and self.job.paths.result_pickle.name in os.listdir(folder):  # asks a file server anew
-            self._take()
+        if folder.exists() and self.job.paths.result_pickle.name in os.listdir(folder):  # listdir bypasses NFS caches
+            self._read_result()
             return
         state = None if states is None else states[self.job.job_id]
         if state is None or not state.over:
             self._over_since = None
         elif self._over_since is None:
             self._over_since = time.monotonic()
-        elif time.monotonic() - self._over_since > LATE:
+        elif time.monotonic() - self._over_since > RESULT_DELAY:
             self._over_since = None
-            self._lost(state)
+            self._handle_loss(state)
 
-    def _take(self) -> None:
+    def _read_result(self) -> None:
         from submitit.core.utils import UncompletedJobError
 
         for failure in failed_jobs(self.job.paths.folder):
-            self._note(failure["error"])
+            self._record(failure["error"])
         try:
             self.outcome = self.job.results()[0]
         except UncompletedJobError:
             self._fail(f"its job {self.job.job_id} ended with an error; see {self.job.paths.stderr}")
 
-    def _lost(self, state: JobState) -> None:
+    def _handle_loss(self, state: JobState) -> None:
         job, saved = self.job.job_id, progress(self.configuration)
         if state.name == "CANCELLED":
             self._fail(f"job {job} was cancelled; {saved}")
             return
-        if state.name != "PREEMPTED":  # where a partition cancels what it preempts, the node is not to blame
+        if state.name != "PREEMPTED":  # a partition may cancel preempted jobs, which is not the node's fault
             self.lost_on.append(state.node or "an unknown node")
         where = f" on {' and again on '.join(self.lost_on)}" if self.lost_on else ""
-        if len(self.lost_on) < LOSSES and slurm.requeue(job):
-            again = f"ended without a result ({state.name}) and is in the queue again"
-            print(f"{self.name}: job {job} {again}; {saved}")
+        if len(self.lost_on) < MAX_ATTEMPTS and slurm.requeue(job):
+            print(f"{self.name}: job {job} ended without a result ({state.name}) and was requeued; {saved}")
         else:
             log = self.job.paths.stderr
-            self._fail(f"job {job} was lost{where} ({state.name}) and is given up; {saved}; its log is {log}")
+            self._fail(f"job {job} was lost{where} ({state.name}) and is not retried; {saved}; its log is {log}")
 
     def _fail(self, sentence: str) -> None:
-        self._note(sentence)
-        self.outcome = JobReturn(status=JobStatus.COMPLETED)  # one that failed would end the sweep
+        self._record(sentence)
+        self.outcome = JobReturn(status=JobStatus.COMPLETED)  # FAILED would end the sweep
 
-    def _note(self, sentence: str) -> None:
-        note(self.name, sentence, Path(self.configuration.hydra.sweep.dir))
+    def _record(self, sentence: str) -> None:
+        record_failure(self.name, sentence, Path(self.configuration.hydra.sweep.dir))
 
 
-def _apart(job_overrides: Sequence[Sequence[str]]) -> list[str]:
-    """A name for each job: the overrides that not all of them have."""
+def _names(job_overrides: Sequence[Sequence[str]]) -> list[str]:
+    """A name for each job: the overrides that are not common to all of them."""
     shared = set.intersection(*map(set, job_overrides))
     return [",".join(one for one in given if one not in shared) or "the only job" for given in job_overrides]
 
 
-def _listening(params: Mapping[str, Any]) -> list[str]:
-    """What tells submitit, in a job, to listen to the signal that sbatch is asked for."""
-    asked = params["additional_parameters"].get("signal")
-    return [f"export SUBMITIT_PREEMPT_SIGNAL={slurm.signal_name(asked)}"] if asked else []
+def _signal_setup(params: Mapping[str, Any]) -> list[str]:
+    """Shell setup that makes submitit listen to the signal set in sbatch's options."""
+    option = params["additional_parameters"].get("signal")
+    return [f"export SUBMITIT_PREEMPT_SIGNAL={slurm.signal_name(option)}"] if option else []
 
 
-def _go_on_later(job: str) -> None:
-    """Back into the queue, if the job was given time before it must leave: SLURM would take its end for the last."""
+def _requeue_running(job: str) -> None:
+    """Requeue a job that stops before its time limit; otherwise SLURM would consider it complete."""
     states = slurm.job_states([job])
     if states is not None and states[job].name == "RUNNING":
         slurm.requeue(job)

@@ -1,4 +1,4 @@
-"""A Hydra sweeper that compares best with best. Hydra finds sweepers in packages of this name only."""
+"""A Hydra sweeper that tunes each scheme first. Hydra finds plugins only in packages of this name."""
 
 import itertools
 import json
@@ -22,15 +22,15 @@ from posenc.sweeps.callback import RUNS
 
 
 class BestAgainstBest(Sweeper):
-    """First a grid search for each scheme with a seed of its own, then the best of each scheme with fresh seeds.
+    """A grid search for each scheme with a separate seed, then the best setting of each scheme with new seeds.
 
-    A key of the grid that a scheme does not have, such as pos.scale for RoPE, is left out for it. The trials lie in
-    `search/` inside the sweep's folder, what they came to in `search.json` beside it.
+    Keys of the grid that a scheme does not have, such as pos.scale for RoPE, are ignored for it. The trials are in
+    `search/` inside the sweep's folder, their results in `search.json`.
 
     Args:
-        grid: the values to try, by dotted key; more for a scheme with more keys.
-        search_seed: of the trials; none of the seeds compared afterwards.
-        params: the schemes and seeds to compare, `pos` and `seed`, as on a command line, which goes before them.
+        grid: the values to try, by dotted key.
+        search_seed: of the trials; must not be one of the seeds compared.
+        params: the schemes and seeds to compare, `pos` and `seed`; the command line takes precedence.
     """
 
     def __init__(self, grid: Mapping[str, Sequence[Any]], search_seed: int, params: Mapping[str, str]) -> None:
@@ -45,10 +45,10 @@ class BestAgainstBest(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Search, then train the best.
+        """Search, then train the best settings.
 
         Raises:
-            UserError: if something else than pos and seed is swept, or the search's seed is among those compared.
+            UserError: if anything but pos and seed is swept, or the search's seed is among those compared.
         """
         assert self.launcher is not None
         parser = OverridesParser.create(config_loader=self.context.config_loader)
@@ -59,14 +59,14 @@ class BestAgainstBest(Sweeper):
         schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
         fixed = [_fixed(override) for override in given.values()]
         if str(self.search_seed) in seeds:
-            raise UserError(f"seed={self.search_seed} is the search's: compare with others, or set another search_seed")
+            raise UserError(f"seed={self.search_seed} is used by the search: use other seeds, or set search_seed")
         folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
 
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
-        aside = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]
-        jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *aside] for trial in trials]
+        output = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]
+        jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *output] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
         os.environ[RUNS] = str(len(jobs) + len(schemes) * len(seeds))
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
@@ -82,13 +82,13 @@ class BestAgainstBest(Sweeper):
             for trial, loss in zip(trials, losses, strict=True)
         ]
         atomic_write(folder / "search.json", json.dumps(search, indent=1) + "\n")
-        for line in _in_words(best, self.grid):
+        for line in _summary(best, self.grid):
             print(line, flush=True)
         final = [[*fixed, *_as_arguments(trial), f"seed={seed}"] for seed in seeds for trial in best.values()]
         self.launcher.launch(final, initial_job_idx=len(jobs))
 
     def _trials(self, scheme: str, fixed: Sequence[str]) -> list[dict[str, Any]]:
-        """Every point of the grid that this scheme has the keys for."""
+        """Every grid point of the keys that this scheme has."""
         config = self.context.config_loader.load_sweep_config(self.configuration, [*fixed, f"pos={scheme}"])
         keys = [key for key in self.grid if OmegaConf.select(config, key) is not None]
         points = itertools.product(*(self.grid[key] for key in keys))
@@ -107,26 +107,26 @@ def _fixed(override: Override) -> str:
 
 
 def _best(trials: Sequence[dict[str, Any]], losses: Sequence[float | None]) -> dict[str, dict[str, Any]]:
-    """Each scheme's trial with the lowest loss; a scheme whose every trial failed is left out."""
+    """The trial with the lowest loss of each scheme; schemes whose trials all failed are left out."""
     best: dict[str, tuple[float, dict[str, Any]]] = {}
     for trial, loss in zip(trials, losses, strict=True):
-        # A loss that is not a number compares false, and so never is the best.
+        # NaN compares false, and so is never the best.
         if loss is not None and loss < best.get(trial["pos"], (float("inf"), trial))[0]:
             best[trial["pos"]] = (loss, trial)
     return {scheme: trial for scheme, (_, trial) in best.items()}
 
 
 def _edges(trial: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
-    """The keys whose value is the first or the last that was tried."""
+    """The keys whose value is the first or last of the grid."""
     return [key for key in trial if len(grid.get(key, ())) > 2 and trial[key] in (grid[key][0], grid[key][-1])]
 
 
-def _in_words(best: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Sequence[Any]]) -> list[str]:
-    """What was found, and where it lies at the edge of the grid, so that a better value may lie outside."""
+def _summary(best: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Sequence[Any]]) -> list[str]:
+    """One line per scheme with its best setting, and a warning if that is at the edge of the grid."""
     lines = []
     for scheme, trial in best.items():
         point = {key: value for key, value in trial.items() if key != "pos"}
         edge = _edges(trial, grid)
-        warning = f" (the edge of the grid in {', '.join(edge)}: a wider one may find better)" if edge else ""
+        warning = f" (at the edge of the grid in {', '.join(edge)}: a wider grid may be better)" if edge else ""
         lines.append(f"Best {scheme}: {', '.join(_as_arguments(point))}{warning}")
     return lines

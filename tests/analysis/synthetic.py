@@ -46,7 +46,7 @@ def with_lengths(one: Run, slope: float, rows: int | None = None) -> Run:
     def entry(times: float) -> LengthResult:
         length = round(256 * times)
         if rows is not None and length > rows:
-            return LengthResult(times, length, no_entry=f"it can place only {rows} positions")
+            return LengthResult(times, length, no_entry=f"it supports only {rows} positions")
         bits = 1.9 + one.seed / 10 + slope * math.log2(times)
         nats = bits * math.log(2)
         edges = (0, 1, 4, 16, 64, 256, *range(320, length, 64), length) if length > 256 else (0, 1, 4, 16, 64, length)

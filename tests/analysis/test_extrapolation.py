@@ -36,7 +36,7 @@ def test_bits_are_means_over_seeds_and_changes_are_paired():
 def test_what_has_no_entry_is_never_a_number():
     learned = row("learned")
     assert list(learned.bits) == list(learned.change) == [1.0]
-    gap = "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions"
+    gap = "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it supports only 256 positions"
     assert sentences.gaps(longer()) == [gap]
     assert list(learned.by_length.x) == [1.0]
     assert max(learned.by_position.x) < 256
@@ -53,7 +53,7 @@ def test_what_has_no_entry_is_never_a_number():
 )
 def test_the_sentence_follows_from_the_interval(slopes, change):
     said = sentences.extrapolation(longer(slopes=slopes))
-    without = "learned was not evaluated (it can place only 256 positions)."
+    without = "learned was not evaluated (it supports only 256 positions)."
     assert said == f"In windows of 512 tokens, twice the training length, a byte costs {change}; {without}"
 
 
@@ -82,5 +82,5 @@ def test_the_tables_to_be_kept_hold_every_run_and_length():
     rows = csv_tables.lengths(comparison()).splitlines()
     assert len(rows) == 1 + 2 * 3 * 6
     assert ",rope,1,2,512,8,1.52492,2.20000," in rows
-    assert ",learned,0,8,2048,0,,,it can place only 256 positions" in rows
+    assert ",learned,0,8,2048,0,,,it supports only 256 positions" in rows
     assert csv_tables.positions(comparison()).splitlines()[1].startswith(",rope,0,256,0,0,")

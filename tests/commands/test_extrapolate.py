@@ -88,7 +88,7 @@ def test_every_length_has_an_entry_but_those_past_the_table(evaluated):
         assert all(0 < entry["bits_per_byte"] < 9 for entry in entries)
     learned = lengths(evaluated[0], "learned")["entries"]
     assert [entry["bits_per_byte"] is None for entry in learned] == [False] + [True] * 5
-    assert {entry["no_entry"] for entry in learned[1:]} == {"it can place only 16 positions"}
+    assert {entry["no_entry"] for entry in learned[1:]} == {"it supports only 16 positions"}
 
 
 def test_the_table_has_a_row_a_scheme_and_fits_80_columns(evaluated):
@@ -96,7 +96,7 @@ def test_the_table_has_a_row_a_scheme_and_fits_80_columns(evaluated):
     assert max(map(len, printed[printed.index("Bits per byte") :].splitlines())) <= 80
     assert re.search(r"rope +1 +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3} +\d\.\d{3}", printed)
     assert re.search(r"learned +1 +\d\.\d{3} +– +– +– +– +–", printed)
-    assert "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 16 positions." in " ".join(
+    assert "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it supports only 16 positions." in " ".join(
         printed.split()
     )
     assert "In windows of 32 tokens, twice the training length, a byte costs" in printed
@@ -188,7 +188,7 @@ def other_text(run: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (other_weights, "where summary.json says"),
+        (other_weights, "but summary.json has"),
         (half_a_checkpoint, "is damaged"),
         (other_text, "its text has changed since it was trained"),
     ],
@@ -235,5 +235,5 @@ def test_a_model_that_fills_blanks_has_no_bits_per_byte(train, tmp_path):
     assert result.returncode == 0, result.stderr
     told = extrapolate(tmp_path / "runs" / "smoke")
     assert told.returncode == 2
-    assert "none, seed 0 is not evaluated: its objective fills blanks" in told.stderr
+    assert "none, seed 0 is not evaluated: bits per byte are not defined for a masked model" in told.stderr
     assert "Traceback" not in told.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.commands.profile import DEAREST, PHASES, STEPS, TRACED, Clock, training_step
+from posenc.commands.profile import TOP, PHASES, STEPS, TRACED, Clock, training_step
 from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
 from tests.conftest import ROOT, clean_environment, composed, only
@@ -43,7 +43,7 @@ def events(trace: Path) -> list[str]:
 
 def test_the_ten_dearest_operations_come_dearest_first_and_are_shares_of_one_whole(profiled):
     shares = [share for _, share in table(profiled[1], "operation")]
-    assert len(shares) == DEAREST == 10
+    assert len(shares) == TOP == 10
     assert shares == sorted(shares, reverse=True)
     assert 30 < sum(shares) <= 100
 
@@ -104,7 +104,7 @@ def test_a_trace_is_never_overwritten(tmp_path):
     out.write_text("mine")
     result = profile("experiment=smoke", "--out", out)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"profile.py: --out={out} exists: name another file, or delete it\n"
+    assert result.stderr == f"profile.py: --out={out} already exists: choose another file, or delete it\n"
     assert out.read_text() == "mine"
 
 

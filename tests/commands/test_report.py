@@ -164,7 +164,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
 def test_the_search_s_seed_cannot_be_one_of_those_compared(train):
     result = train("-m", "experiment=tuned", "logger=csv", "seed=1000")
     assert result.returncode == 2
-    assert "seed=1000 is the search's" in result.stderr
+    assert "seed=1000 is used by the search" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -65,7 +65,7 @@ OTHER_COMMANDS = [
     other("posenc.sample run --tokens=0", "--tokens=0 must be between 1 and 1000000"),
     other("posenc.sample run --temperature=nan", "--temperature=nan must be between 0.01 and 100"),
     other(f"posenc.sample run --seed={2**70}", "must be between 0 and 2^63 - 1"),
-    other("posenc.sample run --prompt=", "--prompt must be UTF-8 text, and not empty"),
+    other("posenc.sample run --prompt=", "--prompt must be non-empty UTF-8 text"),
     stranger("posenc.positions.PositionScheme", "os.system", "pos._target_=os.system must name a class or function of"),
     stranger(
         "posenc.positions.PositionScheme", "posenc.positions.base.torch.save", "pos._target_=posenc.positions.base"
@@ -82,7 +82,7 @@ OTHER_COMMANDS = [
     ),
     stranger("layers: 1,", "", "model.layers is missing"),
     stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
-    stranger("width: 8", f"width: {10**9}", "is of another model than config.yaml describes"),
+    stranger("width: 8", f"width: {10**9}", "does not match the model in config.yaml"),
     stranger("seed: 0", "seed: zero", "seed must be an integer"),
     stranger(
         "posenc.data.tokenizers.Bytes",
@@ -109,7 +109,7 @@ OTHER_COMMANDS = [
     other("posenc.profile pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
     other("posenc.profile steps=0", "steps=0 must be at least 1"),
     other("posenc.profile --nonsense", "unrecognized arguments: --nonsense"),
-    other("posenc.profile --out={here}/file", "/file exists: name another file", {"file": b""}),
+    other("posenc.profile --out={here}/file", "/file already exists: choose another file", {"file": b""}),
     other("posenc.profile --out={here}/file/x.json", "/x.json cannot be written to: Not a directory", {"file": b""}),
     other("posenc.profile pos._target_=os.system", "pos._target_ cannot be set"),
 ]

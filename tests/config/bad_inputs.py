@@ -293,7 +293,11 @@ WRONG_ENVIRONMENTS = [
     around(f"{RANKS} RANK=0 WORLD_SIZE=abc", "", "the environment variable WORLD_SIZE=abc must be an integer"),
     around(f"{RANKS} RANK=-1 WORLD_SIZE=2", "", "the environment variable RANK=-1 must be an integer"),
     around(f"{RANKS} RANK=5 WORLD_SIZE=2", "", "RANK=5 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 contradict"),
-    around("SLURM_CONF=/nowhere", "-m seed=0,1 hydra/launcher=slurm", "SLURM is not here, or does not answer"),
+    around(
+        "SLURM_CONF=/nowhere",
+        "-m seed=0,1 hydra/launcher=slurm",
+        "SLURM is not installed, or `squeue` does not respond",
+    ),
     around("SLURM_STEP_NUM_TASKS=abc", "", "the environment variable SLURM_STEP_NUM_TASKS=abc"),
 ]
 
@@ -320,7 +324,7 @@ WRONG_SWEEPS = [
     train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
     train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),
-    train("-m experiment=tuned seed=1000", "seed=1000 is the search's"),
+    train("-m experiment=tuned seed=1000", "seed=1000 is used by the search"),
     train("-m experiment=tuned steps=10,20", "steps cannot be swept here"),
     train("-m hydra/sweeper=best_against_best", "pos is missing: this search compares"),
     train("-m hydra/launcher=joblib hydra.launcher.njobs=2", "did you mean hydra.launcher.n_jobs"),

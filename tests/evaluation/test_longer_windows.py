@@ -72,13 +72,13 @@ def test_the_means_by_position_average_to_the_whole():
 def test_batches_shrink_as_windows_grow_and_change_nothing(monkeypatch):
     one, tokens = trained(Rotary(8)), text(3000)
     whole = at_lengths(one, tokens)
-    monkeypatch.setattr(longer_windows, "AT_ONCE", 100)  # less than the longest window
+    monkeypatch.setattr(longer_windows, "TOKENS_PER_BATCH", 100)  # less than the longest window
     for entry, other in zip(at_lengths(one, tokens), whole, strict=True):
         assert entry.nats_per_token == pytest.approx(other.nats_per_token, rel=SUMMED)
 
 
 def test_no_more_text_is_read_than_wanted_at_any_length(monkeypatch):
-    monkeypatch.setattr(longer_windows, "TEXT", 1024)
+    monkeypatch.setattr(longer_windows, "MAX_TOKENS", 1024)
     read = [entry.windows * entry.length for entry in at_lengths(trained(Rotary(8)), text(20_000))]
     assert read == [1024, 960, 960, 1024, 1024, 1024]
 
@@ -101,7 +101,7 @@ def test_a_table_has_no_entry_past_its_end(rows):
             assert entry.nats_per_token is not None
         else:
             assert (entry.nats_per_token, entry.bits_per_byte, entry.losses) == (None, None, ())
-            assert entry.no_entry == f"it can place only {rows} positions"
+            assert entry.no_entry == f"it supports only {rows} positions"
 
 
 def test_a_text_shorter_than_a_length_has_no_entry_there():

@@ -62,7 +62,7 @@ def given_up(cluster: Cluster, times: int) -> int:
     with ThreadPoolExecutor(times) as pool:
         list(pool.map(kill_twice, range(times)))
     said = sweep.communicate()[1]
-    told = sum("and is given up" in failure["error"] for failure in failed_jobs(cluster.folder / "lost"))
+    told = sum("and is not retried" in failure["error"] for failure in failed_jobs(cluster.folder / "lost"))
     return told * (sweep.returncode == 1 and "Traceback" not in said)
 
 

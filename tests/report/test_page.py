@@ -158,8 +158,8 @@ def test_longer_windows_are_drawn_and_told_for_the_schemes_that_were_evaluated(o
     assert "8x" in opened.find_element("id", "lengths-0").text
     text = opened.find_element("css selector", "main").text
     assert "a byte costs 0.200 bits more (-0.048 to +0.448, perhaps no change) with rope" in text
-    assert "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it can place only 256 positions." in text
-    assert "learned was not evaluated (it can place only 256 positions)" in text
+    assert "Not evaluated: learned at 1.25x, 1.5x, 2x, 4x, 8x: it supports only 256 positions." in text
+    assert "learned was not evaluated (it supports only 256 positions)" in text
     assert "– – – – –" in text  # learned past its table
 
 

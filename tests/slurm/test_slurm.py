@@ -96,7 +96,7 @@ def test_a_job_signalled_ahead_of_its_limit_saves_and_queues_again(cluster):
 def test_a_job_killed_outright_is_queued_again_and_goes_on_from_its_last_checkpoint(eight, cluster):
     (told,) = [line for line in eight[1].splitlines() if "ended without a result" in line]
     assert told.startswith("pos=rope,seed=3: job ")
-    assert "(FAILED) and is in the queue again" in told
+    assert "(FAILED) and was requeued" in told
     step_saved = int(told.rpartition(" ")[2])
     assert f"Resuming from step-{step_saved:09d}" in cluster.log("eight", 3)
 
@@ -121,11 +121,11 @@ def test_a_node_that_loses_its_job_twice_gives_up_and_says_what_was_lost_where(c
     assert failure["job"] == "pos=rope"
     run = only(cluster.folder / "lost" / "rope", "seed0-*")
     node = os.uname().nodename.partition(".")[0]
-    assert f"was lost on {node} and again on {node} (FAILED) and is given up" in failure["error"]
+    assert f"was lost on {node} and again on {node} (FAILED) and is not retried" in failure["error"]
     assert f"{run} is saved up to step {step(newest_first(run / 'checkpoints')[0])}" in failure["error"]
     assert failure["error"] in errors
     assert "Traceback" not in errors
-    assert "The same command trains what is missing." in errors
+    assert "The same command trains the missing runs." in errors
     assert only(cluster.folder / "lost" / "none", "*/summary.json").exists()
     assert "Report: " in printed
 

@@ -88,7 +88,7 @@ def test_with_a_key_and_no_network_the_run_goes_on_offline_within_a_bounded_wait
     away = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
     result = train(*SMOKE, "logger.timeout=3", env=away)
     assert result.returncode == 0, result.stderr
-    assert "W&B is offline (127.0.0.1:9 does not answer" in result.stdout
+    assert "W&B is offline (127.0.0.1:9 does not respond" in result.stdout
     assert result.stdout.count("W&B") == 1
     assert "wandb sync" in result.stdout
     assert "a" * 40 not in result.stdout + result.stderr
@@ -137,7 +137,7 @@ def test_a_server_that_falls_silent_does_not_keep_the_process(train, tmp_path):
     assert (result.returncode, result.stderr) == (0, "")
     said = [line for line in result.stdout.splitlines() if "W&B" in line]
     assert len(said) == 2  # where it is, and what is missing
-    assert "W&B has not everything of this run" in said[1]
+    assert "This run is incomplete on W&B" in said[1]
     assert len(read_csv(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")) == 4
 
 

@@ -96,7 +96,7 @@ def test_a_fault_in_mid_run_is_told_once_and_sync_uploads_the_run(fault, directo
         begun = time.monotonic()
         session(directory, 1, 30)
         assert time.monotonic() - begun < HANG
-        told = [line for line in capfd.readouterr().out.splitlines() if "has not everything of this run" in line]
+        told = [line for line in capfd.readouterr().out.splitlines() if "This run is incomplete on W&B" in line]
         assert len(told) == 1
         assert "wandb sync --no-skip-online" in told[0]
         server.fault = server.fault_then = None
@@ -149,7 +149,7 @@ def test_a_service_that_dies_takes_nothing_with_it_but_the_upload(directory, onl
         MetricsFile(directory.path / "metrics.csv", COLUMNS, 0).append([{"step": 1}])
         loggers.finish(running, "text", {})
         loggers.close(running, failed=False)
-    assert capfd.readouterr().out.count("has not everything of this run") == 1
+    assert capfd.readouterr().out.count("This run is incomplete on W&B") == 1
 
 
 def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_it(
@@ -163,5 +163,5 @@ def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_i
     monkeypatch.syspath_prepend(package.parent)
     session(directory, 1, 3)
     told = capfd.readouterr()
-    assert told.out == "W&B cannot be used (half installed): the curve goes to metrics.csv alone.\n"
+    assert told.out == "W&B cannot be used (half installed): logging to metrics.csv only.\n"
     assert told.err == ""

@@ -1,1 +1,1 @@
-"""What a person types: each file is a command, `python -m posenc.NAME`."""
+"""The commands, one per file: `posenc NAME` or `python -m posenc.NAME`."""

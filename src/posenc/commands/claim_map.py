@@ -1,4 +1,4 @@
-"""Keep and draw the claim map: `python -m posenc.claim_map runs/claim_map`."""
+"""Update and plot the claim map: `python -m posenc.claim_map runs/claim_map`."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from posenc.config.command_line import Arguments
 ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
 
 ORDERS = (2, 3, 4, 5)
-"""Of the n-gram models whose losses are drawn beside."""
+"""Orders of the n-gram models on the upper axis."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--ngrams",
         metavar="KEY=VALUE",
         nargs="*",
-        help="measure n-gram models of the text that they name",
+        help="measure n-gram models of the text given by these overrides",
     )
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study):
         if given.ngrams is not None:
@@ -31,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
-    """Write the losses of n-gram models, on the windows that runs are validated on, into ngrams.csv.
+    """Write the losses of n-gram models on the runs' validation windows to ngrams.csv.
 
     Args:
-        study: its experiment gives the windows.
-        overrides: of the experiment: which text, say.
+        study: its experiment determines the windows.
+        overrides: of the experiment, such as the text.
 
     Raises:
         UserError: if the text cannot be read.
@@ -59,7 +59,7 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
 
 
 def draw(study: Study) -> None:
-    """Draw the claim map of every corpus in runs.csv, and write it up in README.md."""
+    """Plot the claim map of every corpus in runs.csv, and write README.md."""
     from posenc.analysis.claim_map import advantage
     from posenc.analysis.results import BACKBONE, SEARCH
     from posenc.analysis.search import searches
@@ -69,26 +69,27 @@ def draw(study: Study) -> None:
 
     text = ["# The claim map", claim_map.INTRODUCTION]
     for corpus in study.corpora:
-        here = [result for result in study.results if result.corpus == corpus]
-        backbone = [result for result in here if result.setting == BACKBONE]
+        results = [result for result in study.results if result.corpus == corpus]
+        backbone = [result for result in results if result.setting == BACKBONE]
         points = advantage(backbone, ARM, BASELINE)
         others = {other: advantage(backbone, ARM, other) for other in OTHERS}
-        text += [f"## {study.plan.get('corpora', {}).get(corpus, corpus)}", *claim_map.write_up(here, points)]
+        text += [f"## {study.plan.get('corpora', {}).get(corpus, corpus)}", *claim_map.write_up(results, points)]
         if any(0 < point.advantage.value < math.inf for point in points):
             name = f"{corpus}.png"
             rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
             ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
-            settings = sorted({result.setting for result in here} - {BACKBONE, SEARCH})
+            settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
             factors = {
-                setting: advantage([result for result in here if result.setting == setting], ARM, BASELINE)
+                setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
                 for setting in settings
             }
             claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / name, dpi=160)
             text.append(f"![N over the baseline's tokens]({name})")
-        for tokens, tried in searches(here).items():
+        for tokens, trials in searches(results).items():
             name = f"search-{corpus}-{tokens}.png"
-            search.figure(tried).savefig(study.folder / name, dpi=160)
-            text += [f"### The search, with {tokens:,} tokens a run", search.table(tried), f"![Best of k]({name})"]
+            search.figure(trials).savefig(study.folder / name, dpi=160)
+            title = f"### Hyperparameter search with {tokens:,} tokens per run"
+            text += [title, search.table(trials), f"![Expected best of k trials]({name})"]
     atomic_write(study.folder / "README.md", "\n\n".join(text) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Build the explorable page from committed results: `posenc explore`."""
+"""Build the interactive page from committed results: `posenc explore`."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,9 @@ from posenc.config.command_line import Arguments, one_sentence_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc explore", description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results"), help="has the curves; default: %(default)s")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder with the curves; default: %(default)s"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/explore.html"), help="default: %(default)s")
     arguments = sys.argv[1:] if arguments is None else arguments
     with one_sentence_errors(arguments):

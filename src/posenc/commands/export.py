@@ -1,4 +1,4 @@
-"""Write a finished run as a model of Hugging Face's transformers: `posenc export runs/... --to hf`."""
+"""Convert a finished run to a Hugging Face transformers model: `posenc export runs/... --to hf`."""
 
 import json
 from pathlib import Path
@@ -12,10 +12,10 @@ def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc export", description=__doc__)
     parser.add_argument(
-        "run", type=Path, nargs="+", help="runs/<experiment>/<pos>/seed..., or a folder above; of several the newest"
+        "run", type=Path, nargs="+", help="runs/<experiment>/<pos>/seed..., or a parent folder; uses the newest run"
     )
     parser.add_argument("--to", choices=["hf"], default="hf", help="hf: config.json, model.safetensors, tokenizer.json")
-    parser.add_argument("--out", type=Path, help="the folder to write; default: hf in the run directory")
+    parser.add_argument("--out", type=Path, help="output folder; default: hf in the run directory")
     given = parser.parse_args(arguments)
     with one_sentence_errors():
         run = newest(given.run)
@@ -24,10 +24,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def export(run: Path, folder: Path) -> Path:
-    """Write a run's model and tokenizer so that transformers loads them with the same logits.
+    """Write a run's model and tokenizer in the format of transformers, with the same logits.
 
     Raises:
-        UserError: if the run cannot be read, transformers has no such model, or the folder cannot be written.
+        UserError: if the run cannot be read, transformers has no such model, or the folder cannot be written to.
     """
     from posenc.evaluation.huggingface import convert
     from posenc.storage.atomic import atomic_write, check_writable
@@ -39,13 +39,13 @@ def export(run: Path, folder: Path) -> Path:
     tokenizer = trained.tokenizer.to_json()
     check_writable(f"--out={folder}", folder)
     if folder.exists():
-        raise UserError(f"--out={folder} exists: name another folder, or delete it")
+        raise UserError(f"--out={folder} already exists: choose another folder, or delete it")
     folder.mkdir(parents=True)
     atomic_write(folder / "model.safetensors", save(weights, metadata={"format": "pt"}))
     atomic_write(folder / "tokenizer.json", tokenizer)
     described = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": trained.config["context"]}
     atomic_write(folder / "tokenizer_config.json", json.dumps(described, indent=1) + "\n")
-    atomic_write(folder / "config.json", json.dumps(config, indent=1) + "\n")  # last: without it there is no model
+    atomic_write(folder / "config.json", json.dumps(config, indent=1) + "\n")  # last: marks it complete
     return folder
 
 

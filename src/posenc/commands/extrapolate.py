@@ -1,4 +1,4 @@
-"""Evaluate finished runs in windows longer than those they were trained on."""
+"""Evaluate finished runs in windows longer than in training."""
 
 import hashlib
 import sys
@@ -13,34 +13,34 @@ from posenc.errors import RunError, UserError, printable
 if TYPE_CHECKING:
     from posenc.storage.lengths_file import Lengths
 
-CLOSE = 0.02
-"""Nats by which a checkpoint may miss its run's validation loss: bf16 against fp32 comes to less."""
+TOLERANCE = 0.02
+"""Nats by which the recomputed validation loss may differ; the difference between bf16 and fp32 is smaller."""
 
 CACHE = Path("data/cache")
-"""As train.py has it."""
+"""As in conf/config.yaml."""
 
 DELETED = ""
-"""What stands for the checksum of a checkpoint that is not there."""
+"""In place of the checksum of a deleted checkpoint."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc extrapolate", description=__doc__)
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
-    parser.add_argument("--again", action="store_true", help="also evaluate what was evaluated before")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="where tokens are cached (default: %(default)s)")
+    parser.add_argument("--again", action="store_true", help="also evaluate runs that have been evaluated before")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="token cache (default: %(default)s)")
     given = parser.parse_args(arguments)
     with one_sentence_errors():
         extrapolate(given.folder, given.again, given.cache)
 
 
 def extrapolate(folder: Path, again: bool = False, cache: Path = CACHE) -> None:
-    """Write lengths.json into every finished run of a sweep that has none for its checkpoint, and print what came out.
+    """Evaluate every finished run of a sweep that has no lengths.json for its checkpoint, and print the results.
 
     Args:
-        folder: runs/<experiment>; perhaps a stranger's.
-        again: whether to evaluate also what was evaluated before.
-        cache: the folder of all caches; the runs' own configurations say nothing of where to write here.
+        folder: runs/<experiment>; may be untrusted.
+        again: whether to evaluate runs again that have been evaluated before.
+        cache: the root of all caches; not taken from the runs' configurations, which may be untrusted.
 
     Raises:
         UserError: if there is no finished run, or none that can be evaluated.
@@ -53,31 +53,31 @@ def extrapolate(folder: Path, again: bool = False, cache: Path = CACHE) -> None:
     from posenc.analysis.comparison import compare
     from posenc.report import terminal
 
-    if not sum(_evaluate_and_say(run, again, cache) for run in finished):
+    if not sum(_evaluate_and_report(run, again, cache) for run in finished):
         raise UserError(f"no run in {folder} could be evaluated")
     terminal.show_longer_windows(compare(read_folder(folder)))
 
 
-def _evaluate_and_say(run: Run, again: bool, cache: Path) -> bool:
-    """Evaluate a run unless that was done before; whether it is done, after saying so or why it is not."""
-    begun = time.monotonic()
+def _evaluate_and_report(run: Run, again: bool, cache: Path) -> bool:
+    """Evaluate a run unless it has been evaluated before, and print the outcome; returns whether it is evaluated."""
+    start = time.monotonic()
     try:
         new = _evaluate(run, again, cache)
     except (UserError, RunError, OSError) as error:
         print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr, flush=True)
         return False
     if new:
-        print(f"{run.name}: evaluated in {time.monotonic() - begun:.0f} s", flush=True)
+        print(f"{run.name}: evaluated in {time.monotonic() - start:.0f} s", flush=True)
     else:
-        print(f"{run.name}: evaluated before (--again does it anew)", flush=True)
+        print(f"{run.name}: evaluated before (use --again to repeat it)", flush=True)
     return True
 
 
 def _evaluate(run: Run, again: bool, cache: Path) -> bool:
-    """Whether it had to be done.
+    """Evaluate a run if necessary; returns whether it was.
 
     Raises:
-        UserError: if the run's checkpoint or text is gone, or not what it was.
+        UserError: if the run's checkpoint or text is missing or has changed.
     """
     from posenc.evaluation.load import load
     from posenc.storage.checkpoint_files import newest_first
@@ -86,7 +86,7 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
     directory = Path(run.source)
     checkpoint = _checksum(next(iter(newest_first(directory / "checkpoints")), None))
     known = None if again else _known(directory)
-    if known and checkpoint in (known.checkpoint, DELETED):  # what a deleted one came to still holds
+    if known and checkpoint in (known.checkpoint, DELETED):  # results of a deleted checkpoint remain valid
         return False
 
     from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
@@ -95,14 +95,14 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
 
     trained = load(directory)
     if not trained.objective.likelihood:
-        raise UserError("its objective fills blanks, and bits per byte need the likelihood of every byte")
+        raise UserError("bits per byte are not defined for a masked model, which has no likelihood of every byte")
     tokens = validation_text(trained, cache)
     trained.model.to(best_device())
-    loss, noted = own_validation_loss(trained, tokens), float(run.summary["val_loss"])
-    if not abs(loss - noted) <= CLOSE:
+    loss, expected = own_validation_loss(trained, tokens), float(run.summary["val_loss"])
+    if not abs(loss - expected) <= TOLERANCE:
         raise UserError(
-            f"its checkpoint has a validation loss of {loss:.3f} where summary.json says {noted:.3f}, "
-            "so one of them is of another run or program"
+            f"its checkpoint has a validation loss of {loss:.3f}, but summary.json has {expected:.3f}: "
+            "one of them is from another run or version"
         )
     context = trained.config["context"]
     write(Lengths(name_of(directory), checkpoint, context, loss, at_lengths(trained, tokens)), directory)
@@ -110,13 +110,13 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
 
 
 def _known(directory: Path) -> "Lengths | None":
-    """What was evaluated before, if it can be trusted."""
+    """The previous evaluation, if there is a valid one."""
     from posenc.storage.lengths_file import read
 
     try:
         return read(directory)
     except UserError as error:
-        print(printable(f"{error}; the run is evaluated again"), file=sys.stderr, flush=True)
+        print(printable(f"{error}; evaluating the run again"), file=sys.stderr, flush=True)
         return None
 
 

@@ -1,4 +1,4 @@
-"""Profile a few steps of what train.py would train: `python -m posenc.profile pos=rope`."""
+"""Profile a few training steps: `python -m posenc.profile pos=rope`."""
 
 import argparse
 import itertools
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     import torch
 
 PHASES = ("batch", "forward", "backward", "clip", "update")
-DEAREST = 10
+TOP = 10
+"""Number of operations listed."""
 
 WARM_UP, TIMED, TRACED = 3, 5, 3
-"""Steps thrown away, steps timed without the profiler, which slows them, and steps traced, after one to warm it up."""
+"""Steps discarded, timed without the profiler (which slows them), and traced, after one to warm up the profiler."""
 
 STEPS = WARM_UP + TIMED + 1 + TRACED
 
 DESCRIPTION = """\
-Profile a few steps of what `python train.py` would train with the same arguments.
+Profile a few training steps of `python train.py` with the same arguments.
 
-It prints the time a step by phase and the ten dearest operations, and writes a trace in which each of them can be
-looked at. No run is begun, and nothing is logged."""
+It prints the time per step by phase and the ten most expensive operations, and writes a trace for a trace viewer. No
+run is created, and nothing is logged."""
 
 EXAMPLES = """\
 examples:
@@ -37,7 +38,7 @@ examples:
   python -m posenc.profile pos=rope model=small trainer.compile=true
   python -m posenc.profile attention=linear context=1024 batch_size=4 --out linear.json
 
-`python train.py --help` lists the choices, `python train.py --cfg job` the keys and their values."""
+`python train.py --help` lists the choices, `python train.py --cfg job` all keys and values."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="what to train, as for train.py")
-    default = "runs/profiles/<pos>-<model>-<device>.json, numbered if there is one"
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"where the trace goes; default: {default}")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides, as for train.py")
+    default = "runs/profiles/<pos>-<model>-<device>.json, numbered if it exists"
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"the trace; default: {default}")
     given = parser.parse_intermixed_args(arguments)
     with one_sentence_errors(given.overrides, CONF):
         profile(given.overrides, given.out)
@@ -60,11 +61,11 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     """Trace a few training steps, print where their time goes and write the trace.
 
     Args:
-        overrides: of the configuration, as train.py takes them.
-        out: the file of the trace; by default a new one in runs/profiles.
+        overrides: of the configuration, as for train.py.
+        out: the trace file; by default a new one in runs/profiles.
 
     Raises:
-        UserError: if the configuration cannot be used, or `out` exists or cannot be written. Nothing is written then.
+        UserError: if the configuration is invalid, or `out` exists or cannot be written. Nothing has been written then.
     """
     from omegaconf import OmegaConf
 
@@ -74,31 +75,31 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
 
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before torch: its tracer would announce itself on stderr
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before importing torch, whose tracer prints to stderr
     settings = check(config)
     from posenc.config.instantiate import build
     from posenc.training.environment import hardware as chip
 
     hardware = build(config, "trainer")
     device = _device(hardware.accelerator)
-    what = f"{choices['pos']}-{choices['model']}-{device.type}"
-    file = out or _unused(Path(settings.runs) / "profiles", what)
+    name = f"{choices['pos']}-{choices['model']}-{device.type}"
+    file = out or _unused(Path(settings.runs) / "profiles", name)
     check_writable(f"--out={file}", file.parent)
     if file.exists():
-        raise UserError(f"--out={file} exists: name another file, or delete it")
+        raise UserError(f"--out={file} already exists: choose another file, or delete it")
     clock = Clock(device)
     step = training_step(config, choices["data"], hardware, clock)
-    on = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compiles() else ''}"
-    print(f"{what}: {settings.batch_size} windows of {settings.context} tokens a step; {on}", flush=True)
-    profiler = _traced(step, device)
+    setup = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compiles() else ''}"
+    print(f"{name}: {settings.batch_size} windows of {settings.context} tokens per step; {setup}", flush=True)
+    profiler = _trace(step, device)
     _write(profiler, file)
     _show_phases(clock, settings.batch_size * settings.context)
     _show_operations(profiler)
-    print(f"\nTrace: {file}. To look at it, drag it into https://ui.perfetto.dev or chrome://tracing.")
+    print(f"\nTrace: {file}. View it in https://ui.perfetto.dev or chrome://tracing.")
 
 
 def _device(accelerator: str) -> "torch.device":
-    """The device that train.py would take."""
+    """The device that train.py would use."""
     import torch
 
     from posenc.training.accelerator import best_device
@@ -111,15 +112,15 @@ def _device(accelerator: str) -> "torch.device":
 
 
 def _unused(folder: Path, name: str) -> Path:
-    """A file that is not there yet."""
+    """The first file name that does not exist yet."""
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(file for name in names if not os.path.exists(file := folder / f"{name}.json"))
 
 
 class Clock:
-    """How long each phase of a step takes; in the trace, phases are ranges of the same names.
+    """Times the phases of a step, which are also named ranges in the trace.
 
-    On a GPU a phase ends when the device gets to its end, not when the program has asked for it: nothing waits.
+    On a GPU it uses device events, so phases are timed on the device without synchronising it.
     """
 
     def __init__(self, device: "torch.device") -> None:
@@ -128,16 +129,16 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time what is done inside."""
+        """Context that is timed as a phase."""
         from torch.profiler import record_function
 
-        begun = self._mark()
+        start = self._mark()
         with record_function(name):
             yield
-        self.marks[name].append((begun, self._mark()))
+        self.marks[name].append((start, self._mark()))
 
     def milliseconds(self, name: str, steps: slice) -> float:
-        """Of a phase, the median over these steps."""
+        """Median time of a phase over these steps."""
         return median(self._between(*pair) for pair in self.marks[name][steps])
 
     def _mark(self) -> Any:
@@ -149,18 +150,18 @@ class Clock:
         event.record()
         return event
 
-    def _between(self, begun: Any, ended: Any) -> float:
-        return 1000 * (ended - begun) if self.device.type == "cpu" else begun.elapsed_time(ended)
+    def _between(self, start: Any, end: Any) -> float:
+        return 1000 * (end - start) if self.device.type == "cpu" else start.elapsed_time(end)
 
 
 def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: Clock) -> "Callable[[], torch.Tensor]":
-    """One step after the other of what train.py would train; each call returns its loss.
+    """A function that takes one training step of a configuration per call and returns its loss.
 
     Args:
         config: resolved.
-        corpus: the choice of `data`, which names the cache.
-        hardware: the trainer of the configuration.
-        clock: times the phases, on its device.
+        corpus: the choice of `data`, used in the cache's name.
+        hardware: the configuration's trainer.
+        clock: times the phases on its device.
     """
     from posenc.config.instantiate import build
     from posenc.training.experiment import Experiment
@@ -179,8 +180,8 @@ def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: 
     return step
 
 
-def _traced(step: Callable[[], Any], device: "torch.device") -> Any:
-    """Take all steps -> the profiler, with the last of them."""
+def _trace(step: Callable[[], Any], device: "torch.device") -> Any:
+    """Run all steps; returns the profiler with the traced ones."""
     import torch
     from torch.profiler import profile, schedule
 
@@ -190,13 +191,13 @@ def _traced(step: Callable[[], Any], device: "torch.device") -> Any:
                 step()
                 profiler.step()
             if device.type != "cpu":
-                torch.accelerator.synchronize()  # what is still queued must not run into the next ones
+                torch.accelerator.synchronize()  # queued work must not overlap with the next steps
     return profiler
 
 
 def _write(profiler: Any, file: Path) -> None:
-    """Write the trace by atomic rename."""
-    partial = file.with_name(f".{file.name}")  # its ending says whether it is compressed
+    """Write the trace atomically."""
+    partial = file.with_name(f".{file.name}")  # the profiler compresses depending on the suffix
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         profiler.export_chrome_trace(str(partial))
@@ -210,34 +211,34 @@ def _write(profiler: Any, file: Path) -> None:
 def _show_phases(clock: Clock, tokens: int) -> None:
     times = {name: clock.milliseconds(name, slice(WARM_UP, WARM_UP + TIMED)) for name in PHASES}
     total = sum(times.values())
-    print(f"\n{'phase':62}{'ms a step':>12}{'share':>9}")
+    print(f"\n{'phase':62}{'ms per step':>12}{'share':>9}")
     for name, value in times.items():
         print(f"{name:62}{value:12.3f}{value / total:9.1%}")
     print(f"{'step':62}{total:12.3f}   {1000 * tokens / total:,.0f} tokens/s")
 
 
 def _show_operations(profiler: Any) -> None:
-    """The dearest by the time that is their own: on the device if the tracer saw it, otherwise on the CPU."""
+    """Print the operations with the largest self time: on the device if it was traced, otherwise on the CPU."""
     from torch.autograd import DeviceType
 
     operations = [entry for entry in profiler.key_averages() if not entry.is_user_annotation]
     on_device = [entry for entry in operations if entry.device_type != DeviceType.CPU]
-    where, seen = ("device", on_device) if on_device else ("CPU", operations)
-    own = {entry.key: entry.self_device_time_total if on_device else entry.self_cpu_time_total for entry in seen}
-    counts = {entry.key: entry.count for entry in seen}
-    total = sum(own.values())
-    print(f"\n{f'operation, its own time on the {where}':50}{'calls a step':>12}{'ms a step':>12}{'share':>9}")
-    for key in sorted(own, key=own.__getitem__, reverse=True)[:DEAREST]:
-        calls, milliseconds = counts[key] / TRACED, own[key] / 1000 / TRACED
-        print(f"{_short(key):50}{calls:12g}{milliseconds:12.3f}{own[key] / total:9.1%}")
-    every = f"all {len(own)} operations, while traced"
-    print(f"{every:50}{sum(counts.values()) / TRACED:12g}{total / 1000 / TRACED:12.3f}")
+    where, entries = ("device", on_device) if on_device else ("CPU", operations)
+    times = {entry.key: entry.self_device_time_total if on_device else entry.self_cpu_time_total for entry in entries}
+    counts = {entry.key: entry.count for entry in entries}
+    total = sum(times.values())
+    print(f"\n{f'operation, self time on the {where}':48}{'calls per step':>14}{'ms per step':>12}{'share':>9}")
+    for key in sorted(times, key=times.__getitem__, reverse=True)[:TOP]:
+        calls, milliseconds = counts[key] / TRACED, times[key] / 1000 / TRACED
+        print(f"{_short(key):50}{calls:12g}{milliseconds:12.3f}{times[key] / total:9.1%}")
+    label = f"all {len(times)} operations, while traced"
+    print(f"{label:50}{sum(counts.values()) / TRACED:12g}{total / 1000 / TRACED:12.3f}")
 
 
 def _short(name: str) -> str:
-    """The name of an operation or a kernel in one column."""
-    for noise in ("void ", "at::native::", "(anonymous namespace)::"):
-        name = name.replace(noise, "")
+    """The name of an operation or kernel, shortened to one column."""
+    for prefix in ("void ", "at::native::", "(anonymous namespace)::"):
+        name = name.replace(prefix, "")
     return name if len(name) < 50 else f"{name[:47]}.."
 
 

@@ -6,18 +6,20 @@ from pathlib import Path
 from posenc.config.command_line import Arguments, one_sentence_errors
 
 TIMEOUT = 60.0
-"""Seconds to wait for an answer of W&B's server, by default."""
+"""Default seconds to wait for W&B's server."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc report", description=__doc__)
     parser.add_argument("source", help="runs/<experiment>, or wandb://entity/project/group for a sweep on W&B's server")
-    parser.add_argument("--baseline", help="the scheme the others are held against; default: sinusoidal, where it is")
-    parser.add_argument("--out", type=Path, help="where report.html and the rest go; default: the folder of the runs")
-    parser.add_argument("--results", type=Path, help="also write the curves and what made them, small, to be kept")
-    parser.add_argument("--busy", action="store_true", help="the machine did other work: say nothing about time")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for each answer of W&B")
+    parser.add_argument(
+        "--baseline", help="scheme that the others are compared with; default: sinusoidal, if it is there"
+    )
+    parser.add_argument("--out", type=Path, help="folder for report.html and the figures; default: that of the runs")
+    parser.add_argument("--results", type=Path, help="also export the curves, with their provenance, to this folder")
+    parser.add_argument("--busy", action="store_true", help="the machine did other work: do not compare times")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for each W&B request")
     arguments = sys.argv[1:] if arguments is None else arguments
     with one_sentence_errors(arguments):
         given = parser.parse_args(arguments)

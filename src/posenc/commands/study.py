@@ -1,4 +1,4 @@
-"""A study: a plan of runs in results/, and what is finished of it, kept there as text."""
+"""A study: a plan of runs in results/, and the results of the finished ones as text."""
 
 import itertools
 import shlex
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Study:
-    """The folder of a study: plan.yaml, and runs.csv and curves.csv with what is finished.
+    """The folder of a study: plan.yaml, and the finished runs in runs.csv and curves.csv.
 
     Args:
-        folder: under results/.
+        folder: in results/.
 
     Raises:
         UserError: if its plan cannot be read.
@@ -38,13 +38,13 @@ class Study:
         self._of_choices: dict[tuple[str, str], Defaults] = {}
 
     def lines(self) -> Iterator[list[str]]:
-        """The arguments of train.py for every run of the plan, in its order."""
+        """The arguments of train.py for every run of the plan, in order."""
         for block in self.plan["blocks"]:
             for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
                 yield [self.experiment, *shlex.split(arm), f"steps={units * block['unit']}", f"seed={seed}"]
 
     def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
-        """The arguments of train.py for every run that runs.csv does not have, in the plan's order."""
+        """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
         known = {result.key for result in self.results}
         corpora = {key[0] for key in known}
         for line in self.lines():
@@ -60,23 +60,23 @@ class Study:
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """The texts that there are results on."""
+        """The corpora with results."""
         return tuple(sorted({result.corpus for result in self.results}))
 
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
-        """Of the finished runs of an arm on a text, by seed: steps and validation losses.
+        """Steps and validation losses of an arm's finished runs on a corpus, by seed.
 
         Args:
-            arm: its overrides in the plan; it has one budget.
+            arm: its overrides in the plan; it has a single budget.
             corpus: one of `corpora`.
         """
         line = (self.experiment, *shlex.split(arm))
         _, setting, pos, _, tokens, *own = self.key(line, corpus)
         tokens_per_step = tokens / _flat(line)["steps"]
-        wanted = tuple(map(str, (corpus, setting, pos, *own)))
+        key = tuple(map(str, (corpus, setting, pos, *own)))
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._curve_rows:
-            if wanted == tuple(row[name] for name in ("corpus", "setting", "pos", "lr", "scale", "base")):
+            if key == tuple(row[name] for name in ("corpus", "setting", "pos", "lr", "scale", "base")):
                 steps, losses = curves.setdefault(int(row["seed"]), ([], []))
                 steps.append(int(row["at_tokens"]) / tokens_per_step)
                 losses.append(float(row["val_loss"]))
@@ -88,8 +88,8 @@ class Study:
 
         return read_csv(self.folder / "curves.csv")
 
-    def take_in(self, folders: Sequence[Path]) -> None:
-        """Add the finished runs of some folders to runs.csv and their curves to curves.csv; what is there stays.
+    def add_runs(self, folders: Sequence[Path]) -> None:
+        """Add the finished runs in some folders to runs.csv and curves.csv; existing rows are kept.
 
         Raises:
             UserError: if a file cannot be read.
@@ -119,10 +119,10 @@ class Study:
         return result_of(run, defaults, self.plan["search_seeds"])
 
     def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """That of the experiment with some overrides, checked, and the choices made.
+        """The validated configuration of the experiment with some overrides, and its choices.
 
         Raises:
-            UserError: if a value is refused.
+            UserError: if a value is invalid.
         """
         from posenc.config.schema import check
 
@@ -131,7 +131,7 @@ class Study:
         return config, choices
 
     def key(self, overrides: Sequence[str], corpus: str) -> "Key":
-        """That of the run that train.py would train on a corpus."""
+        """The key of the run of these overrides on a corpus."""
         from posenc.analysis.results import key_of
 
         configuration = _flat(tuple(overrides))
@@ -149,21 +149,26 @@ class Study:
 
 @contextmanager
 def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | None) -> Iterator[tuple[Any, Study]]:
-    """What was typed, and the study with the runs named there taken in; prints what is to be run, if it was asked.
+    """Parse the command line of a study, add the given runs, and print the missing ones for --todo.
 
     Args:
-        parser: with what the study alone understands.
-        folder: the study's, unless another is given.
+        parser: with the study's own options.
+        folder: default folder of the study.
         arguments: by default those of the process.
+
+    Yields:
+        The parsed arguments, and the study.
     """
-    parser.add_argument("folders", nargs="*", type=Path, help="runs to take in: finished ones, at any depth")
-    parser.add_argument("--results", type=Path, default=folder, help="has plan.yaml; default: %(default)s")
-    parser.add_argument("--todo", metavar="KEY=VALUE", nargs="*", help="print the runs that are missing, for train.py")
+    parser.add_argument("folders", nargs="*", type=Path, help="folders whose finished runs are added, recursively")
+    parser.add_argument("--results", type=Path, default=folder, help="folder with plan.yaml; default: %(default)s")
+    parser.add_argument(
+        "--todo", metavar="KEY=VALUE", nargs="*", help="print train.py's arguments for the missing runs"
+    )
     arguments = sys.argv[1:] if arguments is None else arguments
     with one_sentence_errors(arguments):
         given = parser.parse_args(arguments)
         study = Study(given.results)
-        study.take_in(given.folders)
+        study.add_runs(given.folders)
         if given.todo is not None:
             print(*study.todo(given.todo), sep="\n")
         yield given, study
@@ -174,19 +179,19 @@ def _plan(file: Path) -> dict[str, Any]:
 
     plan = read_mapping(file)
     if missing := {"experiment", "search_seeds", "blocks"} - plan.keys():
-        raise UserError(f"{file} cannot be read: it lacks {', '.join(sorted(missing))}")
+        raise UserError(f"{file} cannot be read: {', '.join(sorted(missing))} is missing")
     common = {name: plan[name] for name in ("unit", "units", "seeds") if name in plan}
     blocks = [{**common, **block} for block in plan["blocks"]]
     for block in blocks:
         if missing := {"unit", "units", "seeds", "arms"} - block.keys():
-            raise UserError(f"{file} cannot be read: a block lacks {', '.join(sorted(missing))}")
-        if isinstance(block["arms"], list):  # arms that need no name are named by what they are
+            raise UserError(f"{file} cannot be read: {', '.join(sorted(missing))} is missing in a block")
+        if isinstance(block["arms"], list):  # arms without names are named by their overrides
             block["arms"] = {arm: arm for arm in block["arms"]}
     return {**plan, "blocks": blocks}
 
 
 def _composed(overrides: tuple[str, ...], resolve: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """What train.py would be given as plain data, and the choices made."""
+    """The configuration of train.py as plain data, and its choices."""
     from omegaconf import OmegaConf
 
     from posenc.config.compose import composed
@@ -198,7 +203,7 @@ def _composed(overrides: tuple[str, ...], resolve: bool) -> tuple[dict[str, Any]
 
 @cache
 def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
-    """The configuration, flat, with the choices made."""
+    """The flat configuration, with its choices."""
     from posenc.analysis.runs import canonical, flat
 
     config, choices = _composed(overrides, resolve=True)
@@ -207,7 +212,7 @@ def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _own(overrides: tuple[str, ...]) -> dict[str, Any]:
-    """The values of the position scheme and the intervention that their files give, and no other decides."""
+    """The values that the files of the position scheme and the intervention set themselves."""
     from posenc.analysis.runs import canonical
     from posenc.storage.reading import leaves
 

@@ -1,4 +1,4 @@
-"""Train one language model, or a sweep of them: `posenc train pos=rope`, also `python train.py pos=rope`."""
+"""Train one language model, or a sweep: `posenc train pos=rope` or `python train.py pos=rope`."""
 
 import signal
 import sys
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 def main(conf: Path = CONF) -> None:
-    """The command line, read by Hydra, but for the questions that need no configuration.
+    """The command line, parsed by Hydra except for --help and --version.
 
     Args:
         conf: the folder of the configuration files.
     """
-    asked = set(sys.argv)
-    if asked & {"-h", "--help"}:
+    arguments = set(sys.argv)
+    if arguments & {"-h", "--help"}:
         from posenc.config.help import manual
 
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # such as `train.py --help | head`
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # for `train.py --help | head`
         print(manual(conf))
-    elif "--version" in asked:
+    elif "--version" in arguments:
         print(f"posenc {version('posenc')}")
     else:
         _compose_and_train(conf)
-        if asked & {"-c", "--cfg"}:
-            print(f"# What each key means: the comments of the files in {conf}")
+        if arguments & {"-c", "--cfg"}:
+            print(f"# The files in {conf} explain each key.")
 
 
 def _compose_and_train(conf: Path) -> None:
@@ -45,10 +45,10 @@ def _compose_and_train(conf: Path) -> None:
 
 
 def job(cfg: "DictConfig") -> float | None:
-    """One run, alone or in a sweep. The heavy imports happen here, so that --cfg answers at once.
+    """Train one run, alone or in a sweep. Heavy imports happen here, so that --cfg is fast.
 
     Returns:
-        The last validation loss, for sweepers that search; None if the run failed.
+        The final validation loss, for sweepers that search; None if the run failed.
     """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -56,17 +56,17 @@ def job(cfg: "DictConfig") -> float | None:
     from posenc.config.command_line import one_sentence_errors
     from posenc.config.overrides import check_single_run
     from posenc.distributed import this_rank
-    from posenc.sweeps.callback import failures_noted
+    from posenc.sweeps.callback import failures_recorded
 
     hydra_config = HydraConfig.get()
-    alone = hydra_config.mode is not RunMode.MULTIRUN
-    with one_sentence_errors() if alone else failures_noted():
-        if alone:
+    single = hydra_config.mode is not RunMode.MULTIRUN
+    with one_sentence_errors() if single else failures_recorded():
+        if single:
             check_single_run(hydra_config)
         from posenc.training.run import run
 
         summary = run(cfg, choices=dict(hydra_config.runtime.choices))
-        if alone and this_rank().is_zero:
+        if single and this_rank().is_zero:
             print("Next: train another scheme, such as pos=learned, and compare them:")
             print(f"  python -m posenc.report {Path(cfg.runs, cfg.name)}")
         return summary["val_loss"]

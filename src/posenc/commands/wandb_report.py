@@ -1,4 +1,4 @@
-"""Make a W&B Report of a sweep on its server: `python -m posenc.wandb_report wandb://entity/project/group`."""
+"""Create a W&B report of a sweep: `python -m posenc.wandb_report wandb://entity/project/group`."""
 
 import argparse
 import sys
@@ -12,9 +12,11 @@ def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="posenc wandb_report", description=__doc__)
     parser.add_argument("source", help="wandb://entity/project/group")
-    parser.add_argument("--baseline", help="the scheme the others are held against; default: sinusoidal, where it is")
-    parser.add_argument("--draft", action="store_true", help="only you can see it")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for each answer of the server")
+    parser.add_argument(
+        "--baseline", help="scheme that the others are compared with; default: sinusoidal, if it is there"
+    )
+    parser.add_argument("--draft", action="store_true", help="visible only to you")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for each request")
     arguments = sys.argv[1:] if arguments is None else arguments
     with one_sentence_errors(arguments):
         given = parser.parse_args(arguments)
@@ -22,19 +24,19 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def report(source: str, baseline: str | None = None, draft: bool = False, timeout: float = TIMEOUT) -> str:
-    """Read a sweep from W&B's server, and save the comparison there.
+    """Read a sweep from W&B's server, and save its comparison there.
 
     Args:
         source: wandb://entity/project/group.
-        baseline: the scheme the others are held against; by default the sinusoid, where it is there.
-        draft: whether only its owner can see it.
-        timeout: seconds to wait for each answer of the server.
+        baseline: the scheme that the others are compared with; by default the sinusoid, if it is there.
+        draft: whether it is visible only to its owner.
+        timeout: seconds to wait for each request.
 
     Returns:
-        The report's address.
+        The URL of the report.
 
     Raises:
-        UserError: if a package, the key, the runs or the baseline are missing, or the server does not answer.
+        UserError: if a package, the key, the runs or the baseline are missing, or the server does not respond.
     """
     from posenc.analysis.comparison import compare
 
@@ -47,9 +49,9 @@ def report(source: str, baseline: str | None = None, draft: bool = False, timeou
         from posenc.report.wandb import build
 
         public_api(timeout)
-        made = build(comparison, entity, project)
-        within(timeout, lambda: made.save(draft=draft))
-        return str(made.url)
+        built = build(comparison, entity, project)
+        within(timeout, lambda: built.save(draft=draft))
+        return str(built.url)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Keep and draw the interventions: `python -m posenc.why runs/why`."""
+"""Update and plot the study of interventions: `python -m posenc.why runs/why`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,19 @@ if TYPE_CHECKING:
     from posenc.analysis.why import Group
 
 ABLATED = ("pos", "scale", "seed", "tokens")
-"""Columns that name a run in ablation.csv, beside the offset that was masked, 0 for none, and the loss."""
+"""Columns that identify a run in ablation.csv; the others are the masked offset, 0 for none, and the loss."""
 
 FINDINGS = "findings.md"
-"""What people made of the figures; it opens the page, if it is there."""
+"""Optional introduction of README.md, written by hand."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc why", description=__doc__)
-    parser.add_argument("--ablate", action="store_true", help="mask single offsets in the finished models of the runs")
-    parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of tokens; default: %(default)s")
+    parser.add_argument(
+        "--ablate", action="store_true", help="also evaluate the finished models with single offsets masked"
+    )
+    parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="token cache; default: %(default)s")
     with command_line(parser, Path("results/why"), arguments) as (given, study):
         if given.ablate:
             ablate(study, given.folders, given.cache)
@@ -33,12 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
-    """Add to ablation.csv what each finished run without an intervention loses when attention at an offset is masked.
+    """Add the losses with masked offsets of each finished run without an intervention to ablation.csv.
 
     Args:
-        study: keeps the rows; what is there stays.
-        folders: hold the runs, with their checkpoints.
-        cache: of tokens.
+        study: its existing rows are kept.
+        folders: contain the runs, with their checkpoints.
+        cache: token cache.
     """
     from posenc.analysis.results import BACKBONE
     from posenc.analysis.runs import finished_runs
@@ -67,13 +69,13 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
 
 
 def groups(study: Study, corpus: str) -> "list[Group]":
-    """What each intervention explains on a text, block by block."""
+    """The effects of the interventions on a corpus, by block of the plan."""
     from posenc.analysis.why import Group, effect
 
     blocks = study.plan["blocks"]
     named = {str(name): arm for block in blocks for name, arm in block["arms"].items()}
     reference = study.curves(named[study.plan["reference"]], corpus)
-    found = []
+    result = []
     for block in blocks:
         origin = study.curves(named[block.get("from", "none")], corpus)
         effects = {
@@ -81,17 +83,17 @@ def groups(study: Study, corpus: str) -> "list[Group]":
             for name, arm in block["arms"].items()
         }
         known = {name: one for name, one in effects.items() if one}
-        found.append(Group(block["what"], block.get("from"), block.get("axis"), known))
-    return found
+        result.append(Group(block["what"], block.get("from"), block.get("axis"), known))
+    return result
 
 
 def draw(study: Study) -> None:
-    """Draw what each intervention explains on each text, and write it up in README.md."""
+    """Plot the effects of the interventions on each corpus, and write README.md."""
     from posenc.report import why
     from posenc.storage.atomic import atomic_write
 
-    written = study.folder / FINDINGS
-    text = ["# Why", written.read_text().strip() if written.exists() else "", why.INTRODUCTION]
+    findings = study.folder / FINDINGS
+    text = ["# Why", findings.read_text().strip() if findings.exists() else "", why.INTRODUCTION]
     for corpus in study.corpora:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):

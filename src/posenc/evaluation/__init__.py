@@ -1,1 +1,1 @@
-"""Finished runs: loaded, and read in longer windows."""
+"""Loading and evaluating finished runs."""

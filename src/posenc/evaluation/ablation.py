@@ -1,6 +1,6 @@
-"""Ablation at evaluation: what a trained model loses when attention at one offset is forbidden.
+"""Ablation at evaluation: the loss of a trained model when attention at one offset is masked.
 
-It shows what the model uses, where a score of its heads shows what is there.
+It shows what the model uses, whereas the scores of its heads only show what they attend to.
 """
 
 from posenc.data.cache import Tokens
@@ -12,10 +12,10 @@ OFFSETS = (1, 2, 3, 17)
 
 
 def losses_without(trained: Trained, tokens: Tokens) -> dict[int, float]:
-    """Nats per token on the run's validation windows: by 0 as it is, by each of OFFSETS with that one masked.
+    """Nats per token on the run's validation windows: unmodified under key 0, and with each of OFFSETS masked.
 
     Args:
-        trained: with attention that has logits to mask.
+        trained: a model whose attention has logits.
         tokens: the validation split.
     """
     model = trained.model

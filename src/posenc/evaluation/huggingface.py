@@ -1,7 +1,7 @@
-"""Trained models in the formats of Hugging Face's transformers: configuration and weights under its names.
+"""Conversion to Hugging Face transformers: config.json and weights under its names.
 
-Three of its architectures compute what some of ours do: GPT-2 (additive encodings, as a table), Llama and GPT-NeoX
-(rotary embedding).
+Three of its architectures match some of our models: GPT-2 (additive encodings, as a table), Llama and GPT-NeoX (rotary
+embedding).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,67 +18,67 @@ from posenc.positions import permute_layout
 Weights = dict[str, Tensor]
 
 POSITIONS = {"PositionScheme": "none", "Learned": "learned", "Sinusoidal": "sinusoidal", "Rotary": "rope"}
-"""Classes of position schemes, and `pos=`."""
+"""Classes of position schemes, and their choice of `pos`."""
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "swiglu": "silu"}
-"""Ours, and theirs."""
+"""Our names, and those of transformers."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One of transformers.
+    """An architecture of transformers.
 
     Attributes:
-        name: as its authors call it.
-        wants: values of the keys that it has a counterpart of.
-        config: makes its config.json, beside what all have.
-        weights: makes its weights.
+        name: for messages.
+        supports: the supported values of each key.
+        config: creates its part of config.json.
+        weights: creates its weights.
     """
 
     name: str
-    wants: Mapping[str, tuple[Any, ...]]
+    supports: Mapping[str, tuple[Any, ...]]
     config: Callable[[Trained], dict[str, Any]]
     weights: Callable[[Trained], Iterator[tuple[str, Tensor]]]
 
 
 @torch.no_grad()
 def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
-    """A run's model as config.json and weights of the architecture that has the same logits.
+    """Config.json and weights of a run's model, in an architecture with the same logits.
 
     Raises:
-        UserError: if there is none; the sentence says what each would need.
+        UserError: if there is none; the message says what each architecture would need.
     """
-    has = _described(trained)
-    lacks = {
-        architecture.name: {key: wanted for key, wanted in architecture.wants.items() if has[key] not in wanted}
+    features = _features(trained)
+    unmet = {
+        architecture.name: {key: ok for key, ok in architecture.supports.items() if features[key] not in ok}
         for architecture in ARCHITECTURES
     }
     for architecture in ARCHITECTURES:
-        if not lacks[architecture.name]:
+        if not unmet[architecture.name]:
             weights = {name: weight.contiguous().clone() for name, weight in architecture.weights(trained)}
             return {**architecture.config(trained), **_shared(trained)}, weights
-    needs = (f"{name} needs {', '.join(map(_in_words, wants.items()))}" for name, wants in lacks.items())
-    raise UserError(f"transformers has no architecture that computes what this model does: {'; '.join(needs)}")
+    needs = (f"{name} needs {', '.join(map(_requirement, keys.items()))}" for name, keys in unmet.items())
+    raise UserError(f"no architecture of transformers matches this model: {'; '.join(needs)}")
 
 
-def _in_words(wanted: tuple[str, tuple[Any, ...]]) -> str:
-    key, values = wanted
+def _requirement(supported: tuple[str, tuple[Any, ...]]) -> str:
+    key, values = supported
     return f"{key}={' or '.join(map(str, values))}"
 
 
-def _described(trained: Trained) -> dict[str, Any]:
-    """What decides which architecture a model has, by key."""
+def _features(trained: Trained) -> dict[str, Any]:
+    """The properties that determine the architecture, by key."""
     scheme, config = trained.model.scheme, trained.config
     pos = POSITIONS.get(type(scheme).__name__, type(scheme).__name__)
     head_dim = config["model"]["width"] // config["model"]["heads"]
-    whole = getattr(scheme, "rotated", head_dim) == head_dim
+    full = getattr(scheme, "rotated", head_dim) == head_dim
     return {
         **config["model"]["family"],
         "objective": type(trained.objective).__name__.lower(),
         "attention": type(_first_layer(trained).attention.op).__name__.lower(),
         "pos": pos,
-        "pos.fraction": 1.0 if whole else config["pos"]["fraction"],
-        "pos.layout": "half" if whole else config["pos"]["layout"],  # a whole head can be permuted
+        "pos.fraction": 1.0 if full else config["pos"]["fraction"],
+        "pos.layout": "half" if full else config["pos"]["layout"],  # a fully rotated head can be permuted
         "pos.tokens": getattr(scheme, "tokens", 1.0),
     }
 
@@ -113,7 +113,7 @@ def _gpt2_config(trained: Trained) -> dict[str, Any]:
 
 
 def _shape(trained: Trained) -> dict[str, Any]:
-    """Of Llama and GPT-NeoX."""
+    """The part of config.json shared by Llama and GPT-NeoX."""
     model, scheme = trained.config["model"], trained.config["pos"]
     attention = _first_layer(trained).attention
     return {
@@ -125,7 +125,7 @@ def _shape(trained: Trained) -> dict[str, Any]:
         "hidden_act": ACTIVATIONS[model["family"]["activation"]],
         "max_position_embeddings": trained.config["context"],
         "attention_bias": model["family"]["bias"] == "all",
-        # As transformers 5 reads it, and under the names of earlier versions.
+        # For transformers 5; the callers add the names used by earlier versions.
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": scheme["base"],
@@ -170,14 +170,14 @@ def _gpt2_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
             ("mlp.c_fc", block.feed_forward.up),
             ("mlp.c_proj", block.feed_forward.down),
         ):
-            yield f"{layer}.{name}.weight", linear.weight.mT  # inputs first, as in the code of GPT-2
+            yield f"{layer}.{name}.weight", linear.weight.mT  # GPT-2's Conv1D has the inputs first
             yield f"{layer}.{name}.bias", _bias(linear)
     yield from _norm("transformer.ln_f", model.norm)
     yield from _output("lm_head", model)
 
 
 def _position_table(trained: Trained) -> Tensor:
-    """What is added at each position, (context, D)."""
+    """The additive encoding, (context, D)."""
     encoding = trained.model.scheme.encoding(torch.arange(trained.config["context"]))
     return torch.zeros(trained.config["context"], trained.config["model"]["width"]) if encoding is None else encoding
 
@@ -208,7 +208,7 @@ def _neox_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
     for index, block in enumerate(model.blocks):
         layer, attention = f"gpt_neox.layers.{index}", block.attention
         yield from _norm(f"{layer}.input_layernorm", block.attention_norm)
-        # A parallel layer has one norm here and two equal ones there.
+        # Our parallel layers have one norm, GPT-NeoX has two.
         second = getattr(block, "feed_forward_norm", block.attention_norm)
         yield from _norm(f"{layer}.post_attention_layernorm", second)
         for kind, tensor in attention.qkv.named_parameters():
@@ -226,7 +226,7 @@ def _neox_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
 
 
 def _projections(tensor: Tensor, scheme: Any, attention: Any) -> list[Tensor]:
-    """Queries, keys and values out of one projection's weight or bias, their channels in the layout `half`."""
+    """Split a fused weight or bias into queries, keys and values, with channels in the layout `half`."""
     q, k, v = tensor.split(attention.sizes)
     if scheme.layout == "half":
         return [q, k, v]
@@ -234,7 +234,7 @@ def _projections(tensor: Tensor, scheme: Any, attention: Any) -> list[Tensor]:
 
 
 def _norm(name: str, norm: Any) -> Iterator[tuple[str, Tensor]]:
-    """A LayerNorm with weights and biases, which ours need not have."""
+    """A LayerNorm with weight and bias, which ours may lack."""
     yield f"{name}.weight", torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight
     yield f"{name}.bias", torch.zeros(norm.normalized_shape) if norm.bias is None else norm.bias
 
@@ -244,7 +244,7 @@ def _bias(linear: nn.Linear) -> Tensor:
 
 
 def _output(name: str, model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The output's matrix, unless it is the embedding's."""
+    """The output matrix, unless it is tied."""
     if model.output.weight is not model.embedding.weight:
         yield f"{name}.weight", model.output.weight
 

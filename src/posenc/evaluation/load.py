@@ -1,4 +1,4 @@
-"""A finished run's model, read back from its directory."""
+"""Loads the model of a finished run."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run came to.
+    """A trained model.
 
     Attributes:
         model: with the weights of the last checkpoint, on the CPU.
-        objective: what it predicts.
-        tokenizer: the run's own.
-        config: every value that made it.
+        objective: of the run.
+        tokenizer: of the run.
+        config: the full configuration.
     """
 
     model: "Transformer"
@@ -35,24 +35,24 @@ class Trained:
     config: dict[str, Any]
 
 
-def newest(places: Sequence[Path]) -> Path:
-    """The run directory among these, or in the folders among them, that was begun last; one of several is named.
+def newest(paths: Sequence[Path]) -> Path:
+    """The most recently started run directory among these paths and inside them; prints it if there are several.
 
     Args:
-        places: as a shell makes them of runs/kjv_tiny/rope/seed0-*, or folders above.
+        paths: run directories, such as the expansion of runs/kjv_tiny/rope/seed0-*, or parent folders.
     """
-    files = [file for place in places for file in (place / "config.yaml", *place.glob("**/seed*/config.yaml"))]
+    files = [file for path in paths for file in (path / "config.yaml", *path.glob("**/seed*/config.yaml"))]
     found = [file for file in files if file.exists()]
     if not found:
-        return places[0]  # to be refused when it is read
+        return paths[0]  # `load` will report the error
     last = max(found, key=lambda file: file.stat().st_mtime).parent
     if len(found) > 1:
-        print(f"Of {len(found)} runs the newest: {last}", file=sys.stderr, flush=True)
+        print(f"Using the newest of {len(found)} runs: {last}", file=sys.stderr, flush=True)
     return last
 
 
 def last_checkpoint(run: Path) -> Path:
-    """The newest checkpoint of a run that is whole.
+    """The newest intact checkpoint of a run.
 
     Raises:
         UserError: if there is no run, or no checkpoint in it.
@@ -63,7 +63,7 @@ def last_checkpoint(run: Path) -> Path:
     if checkpoint is None:
         raise UserError(f"{damaged[0]} is damaged" if damaged else f"{run} has no checkpoint")
     if damaged:
-        print(f"{damaged[0]} is damaged; {checkpoint.name} is used.", file=sys.stderr)
+        print(f"{damaged[0]} is damaged; using {checkpoint.name}.", file=sys.stderr)
     return checkpoint
 
 
@@ -71,7 +71,7 @@ def load(run: Path) -> Trained:
     """The model, objective, tokenizer and configuration of a run, from its last checkpoint.
 
     Raises:
-        UserError: if there is no run, no checkpoint in it, or one that cannot be read.
+        UserError: if there is no run or checkpoint, or it cannot be read.
     """
     checkpoint = last_checkpoint(run)
     config = _configuration(run)
@@ -87,10 +87,10 @@ def load(run: Path) -> Trained:
 
 
 def _configuration(run: Path) -> dict[str, Any]:
-    """What made a run. It may be a stranger's: nothing in it is looked up on this machine.
+    """The configuration of a run, which may be untrusted: interpolations are not resolved.
 
     Raises:
-        UserError: if it cannot be read, or is not one that this program writes.
+        UserError: if it cannot be read, or was not written by this program.
     """
     from posenc.config.schema import check_groups
 
@@ -101,31 +101,31 @@ def _configuration(run: Path) -> dict[str, Any]:
     try:
         check_groups(config, ("tokenizer", "objective", "model", "pos", "intervention", "attention"))
     except UserError as error:
-        raise UserError(f"{file} is not one that this program writes: {error}") from error
+        raise UserError(f"{file} was not written by this program: {error}") from error
     for key in ("seed", "context", "batch_size"):
         if type(config.get(key)) is not int:
-            raise UserError(f"{file} is not one that this program writes: {key} must be an integer")
+            raise UserError(f"{file} was not written by this program: {key} must be an integer")
     return config
 
 
 def _weights(checkpoint: Path, model: Mapping[str, Any]) -> dict[str, "Tensor"]:
-    """What a checkpoint holds for a model, which is not built yet: one of too many layers would take hours."""
+    """The weights in a checkpoint, checked before the model is built: a forged number of layers could take hours."""
     weights = checkpoint_files.load(checkpoint).get("state_dict")
     if not isinstance(weights, dict) or not all(map(_is_weight, weights.values())):
-        raise UserError(f"{checkpoint} is not a checkpoint of this program: it holds no weights")
+        raise UserError(f"{checkpoint} is not a checkpoint of this program: it has no weights")
     if model["layers"] * model["width"] > sum(weight.numel() for weight in weights.values()):
-        raise UserError(f"{checkpoint} is of another model than config.yaml describes")
+        raise UserError(f"{checkpoint} does not match the model in config.yaml")
     return weights
 
 
-def _is_weight(held: Any) -> bool:
-    return hasattr(held, "is_complex") and not held.is_complex()
+def _is_weight(value: Any) -> bool:
+    return hasattr(value, "is_complex") and not value.is_complex()
 
 
 def _load_weights(model: "Transformer", weights: Mapping[str, "Tensor"], checkpoint: Path) -> None:
     try:
         model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
     except (RuntimeError, AttributeError) as error:
-        raise UserError(f"{checkpoint} is of another model than config.yaml describes") from error
+        raise UserError(f"{checkpoint} does not match the model in config.yaml") from error
     if not all(weight.isfinite().all() for weight in model.parameters()):
         raise UserError(f"{checkpoint} has weights that are NaN or infinite")

@@ -1,4 +1,4 @@
-"""The loss of a trained model in windows of several lengths, and at every position in them."""
+"""The loss of a trained model in windows of several lengths, overall and by position."""
 
 import math
 from collections.abc import Iterator
@@ -13,22 +13,21 @@ from posenc.data.cache import Tokens
 from posenc.evaluation.load import Trained
 from posenc.storage.lengths_file import TIMES, LengthResult
 
-TEXT = 65_536
-"""Tokens of validation text read at each length, if there are so many."""
+MAX_TOKENS = 65_536
+"""Maximum number of validation tokens for each length."""
 
-AT_ONCE = 8_192
-"""Tokens a forward pass, or one window if that is longer: longer windows come in smaller batches."""
+TOKENS_PER_BATCH = 8_192
+"""Tokens per forward pass, at least one window."""
 
 PER_DOUBLING = 4
-"""Buckets of positions between any position and its double."""
+"""Position buckets per doubling of the position."""
 
 
 def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
-    """The model at each of TIMES its training length, always on the same text.
+    """Evaluate the model at each of TIMES its training length, on the same text.
 
-    The text is cut into spans of the longest window, evenly spread over the split, and each span into as many windows
-    as fit in it one after the other. So a length reads what the others read, but for a rest of a span shorter than a
-    window.
+    The text is cut into spans of the longest window, evenly spaced over the split, and each span into as many windows
+    as fit. So all lengths use the same text, except for the rest of a span that is shorter than a window.
 
     Args:
         tokens: the validation split.
@@ -36,66 +35,66 @@ def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
     context, ahead = trained.config["context"], trained.objective.lookahead
     lengths = {times: round(context * times) for times in TIMES}
     longest = max((length for length in lengths.values() if length + ahead <= len(tokens)), default=0)
-    spans = validation_windows(tokens, max(1, TEXT // max(1, longest)), longest + ahead)
+    spans = validation_windows(tokens, max(1, MAX_TOKENS // max(1, longest)), longest + ahead)
 
     def entry(times: float, length: int) -> LengthResult:
         table = trained.model.scheme.longest
         if table is not None and length > table:
-            return LengthResult(times, length, no_entry=f"it can place only {table} positions")
+            return LengthResult(times, length, no_entry=f"it supports only {table} positions")
         if length > longest:
             return LengthResult(times, length, no_entry=f"the validation split has only {len(tokens):,} tokens")
-        return _measured(trained, spans.unfold(1, length + ahead, length).flatten(0, 1), times, length, context)
+        return _evaluate(trained, spans.unfold(1, length + ahead, length).flatten(0, 1), times, length, context)
 
     return tuple(entry(times, length) for times, length in lengths.items())
 
 
 def own_validation_loss(trained: Trained, tokens: Tokens) -> float:
-    """The loss on the windows that the run was validated on, in nats per token."""
+    """The loss on the run's own validation windows, in nats per token."""
     ahead = trained.objective.lookahead
     windows = validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + ahead)
     return float(_by_position(trained, windows)[0].mean())
 
 
 def bucket_edges(context: int, length: int) -> list[int]:
-    """0, 1, 2, 3 ... length: PER_DOUBLING buckets to a doubling of the position, one of them ending at the context."""
+    """0, 1, 2, 3 ... length: PER_DOUBLING buckets per doubling of the position; one edge is at the context."""
     doublings = math.ceil(math.log2(max(context, length)))
     steps = range(-PER_DOUBLING * doublings, PER_DOUBLING * doublings + 1)
-    marks = {round(context * 2 ** (step / PER_DOUBLING)) for step in steps}
-    return sorted({0, length, *(mark for mark in marks if 0 < mark < length)})
+    edges = {round(context * 2 ** (step / PER_DOUBLING)) for step in steps}
+    return sorted({0, length, *(edge for edge in edges if 0 < edge < length)})
 
 
-def _measured(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> LengthResult:
+def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> LengthResult:
     """windows (N, length + lookahead)."""
-    losses, read = _by_position(trained, windows)
+    losses, byte_count = _by_position(trained, windows)
     nats = float(losses.mean())
     if not math.isfinite(nats):
         return LengthResult(times, length, no_entry="its loss is NaN or infinite")
     edges = bucket_edges(context, length)
     means = np.add.reduceat(losses, edges[:-1]) / np.diff(edges)
-    bits = nats * len(windows) * length / math.log(2) / read
+    bits = nats * len(windows) * length / math.log(2) / byte_count
     rounded = tuple(round(float(mean), 6) for mean in means)
     return LengthResult(times, length, len(windows), nats, bits, tuple(edges), rounded)
 
 
 @torch.no_grad()
 def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
-    """windows (N, T + lookahead) -> mean nats at each position (T,), and how many bytes were predicted in all."""
+    """windows (N, T + lookahead) -> mean nats at each position (T,), and the total number of predicted bytes."""
     trained.model.eval()
     lengths = torch.from_numpy(trained.tokenizer.byte_lengths())
-    total, read = torch.zeros(()), 0
+    total, byte_count = torch.zeros(()), 0
     for batch in _batches(windows):
         losses, targets = _losses(trained, batch)
         total = total + losses.cpu().double().sum(0)
-        read += int(lengths[targets.cpu()].sum())
-    return (total / len(windows)).numpy(), read
+        byte_count += int(lengths[targets.cpu()].sum())
+    return (total / len(windows)).numpy(), byte_count
 
 
 def _batches(windows: Tensor) -> Iterator[Tensor]:
-    return iter(windows.split(max(1, AT_ONCE // windows.shape[1])))
+    return iter(windows.split(max(1, TOKENS_PER_BATCH // windows.shape[1])))
 
 
 def _losses(trained: Trained, window: Tensor) -> tuple[Tensor, Tensor]:
-    """window (B, T + lookahead) -> nats at each position (B, T), and the tokens that were predicted there (B, T)."""
+    """window (B, T + lookahead) -> nats at each position (B, T), and the targets (B, T)."""
     window = window.to(next(trained.model.parameters()).device)
     inputs, targets = trained.objective.inputs_and_targets(window, window.new_empty(*window.shape, 0))
     logits = trained.model(inputs).float()

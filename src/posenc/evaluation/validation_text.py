@@ -1,4 +1,4 @@
-"""The text that a finished run was validated on."""
+"""The validation text of a finished run."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ def validation_text(trained: Trained, cache: Path) -> Tokens:
     """The tokens of the validation split of a run's text.
 
     Args:
-        trained: the run; its configuration may be a stranger's.
-        cache: the reader's own, never the stranger's.
+        trained: the run; its configuration may be untrusted.
+        cache: the user's cache folder, not that of the configuration.
 
     Raises:
-        UserError: if the text cannot be read, or is another by now.
+        UserError: if the text cannot be read, or has changed.
     """
     config = trained.config
     check_groups(config, ["data"])

@@ -1,1 +1,1 @@
-"""What happens when a sweep ends, and what SLURM says of its jobs."""
+"""The end of a sweep, and the states of its SLURM jobs."""

@@ -1,4 +1,4 @@
-"""What a sweep does beside its jobs: it continues after a failed one, and compares what there is at the end."""
+"""Sweeps: continuing after failed jobs, progress, and the comparison at the end."""
 
 import json
 import math
@@ -23,19 +23,19 @@ from posenc.errors import FAILED, RunError, UserError
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import FAILED_JOBS, HOLDER, failed_jobs, find_run
 
-NOTES = "POSENC_FAILED_JOBS"
-"""The environment variable that tells the jobs of a sweep, wherever they run, where to note what went wrong."""
+FAILURES_FILE = "POSENC_FAILED_JOBS"
+"""Environment variable with the file in which the jobs of a sweep record failures."""
 
 
 RUNS = "POSENC_RUNS"
-"""The environment variable that tells the jobs of a sweep how many they are."""
+"""Environment variable with the number of jobs of a sweep."""
 
 
 @contextmanager
-def failures_noted() -> Iterator[None]:
-    """Inside a job of a sweep: tell and write down what went wrong, so that the next job gets its turn.
+def failures_recorded() -> Iterator[None]:
+    """Context for a job of a sweep: prints and records an error, so that the sweep continues with the next job.
 
-    It goes through a file, a line a failure, since jobs may run in processes or on machines of their own.
+    Failures are recorded in a file, since jobs may run in other processes or on other machines.
     """
     try:
         yield
@@ -48,67 +48,67 @@ def failures_noted() -> Iterator[None]:
         if not expected:
             traceback.print_exc()
         if not first_to_report(sentence, FAILED):
-            return  # another rank has noted it
-        note(hydra.job.override_dirname or "the only job", sentence, Path(hydra.sweep.dir))
+            return  # another rank has recorded it
+        record_failure(hydra.job.override_dirname or "the only job", sentence, Path(hydra.sweep.dir))
 
 
-def note(job: str, error: str, folder: Path) -> None:
-    """Tell that a job failed, and write it down.
+def record_failure(job: str, error: str, folder: Path) -> None:
+    """Print and record that a job failed.
 
     Args:
         job: its name.
-        error: a sentence.
-        folder: of the sweep, where it is noted if the environment names no other file.
+        error: one sentence.
+        folder: of the sweep; used if the environment variable FAILURES_FILE is not set.
     """
     print(f"{job} failed: {error}", file=sys.stderr, flush=True)
-    noted = Path(os.environ.get(NOTES) or folder / FAILED_JOBS)
-    noted.parent.mkdir(parents=True, exist_ok=True)
-    with noted.open("a") as stream:
+    file = Path(os.environ.get(FAILURES_FILE) or folder / FAILED_JOBS)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as stream:
         stream.write(json.dumps({"job": job, "error": error}) + "\n")
 
 
 def progress(cfg: DictConfig) -> str:
-    """How far a job has come, in words.
+    """Description of a job's progress.
 
     Args:
         cfg: as composed for the job, with Hydra's part.
     """
     run = find_run(cfg)
     if run is None:
-        return "its run had not begun"
+        return "its run had not started"
     newest = next(iter(checkpoint_files.newest_first(run / "checkpoints")), None)
     return f"{run} is saved up to step {checkpoint_files.step(newest) if newest else 0}"
 
 
 SAVING = 10.0
-"""Seconds that runs in other processes get for saving themselves."""
+"""Seconds that runs in other processes have to save their state."""
 
 
 class Comparison(Callback):
-    """Hydra's callback around a sweep: the comparison and the report at its end.
+    """Hydra callback: prints the progress of a sweep, and compares its runs at the end.
 
-    Leaves with exit code 1 if a job failed, 2 if there is nothing to compare.
+    Exits with code 1 if a job failed, 2 if there is nothing to compare.
     """
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        noted = (Path(config.hydra.sweep.dir) / FAILED_JOBS).absolute()
-        noted.unlink(missing_ok=True)
-        os.environ[NOTES] = str(noted)
+        file = (Path(config.hydra.sweep.dir) / FAILED_JOBS).absolute()
+        file.unlink(missing_ok=True)
+        os.environ[FAILURES_FILE] = str(file)
         os.environ[RUNS] = str(_runs(config))
-        self.begun = time.time()
+        self.start = time.time()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, lambda *_: _wait_for_savings(noted.parent))
+            signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(file.parent))
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        if RUNS not in os.environ:  # one run alone
+        if RUNS not in os.environ:  # not a sweep
             return
         number, runs = config.hydra.job.num, int(os.environ[RUNS])
         summaries = Path(config.hydra.sweep.dir).glob("**/seed*/summary.json")
-        trained = sum(file.stat().st_mtime > self.begun for file in summaries)
-        left = (runs - number) * (time.time() - self.begun) / max(trained, 1)
-        say = f", about {max(1, round(left / 60))} min left" if trained else ""
-        with suppress(BrokenPipeError):  # Hydra would warn of it; the run ends of it, and says so
-            print(f"Run {number + 1} of {runs}{say}", flush=True)
+        trained = sum(file.stat().st_mtime > self.start for file in summaries)
+        left = (runs - number) * (time.time() - self.start) / max(trained, 1)
+        estimate = f", about {max(1, round(left / 60))} min left" if trained else ""
+        with suppress(BrokenPipeError):  # Hydra would only warn; the run itself reports it
+            print(f"Run {number + 1} of {runs}{estimate}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         from posenc.config.command_line import one_sentence_errors
@@ -120,27 +120,27 @@ class Comparison(Callback):
                 _compare(folder)
         except SystemExit as ended:
             code = int(ended.code or 0)
-        except Exception:  # Hydra would make a warning of it, and the sweep would end with 0
+        except Exception:  # Hydra would turn it into a warning and exit with 0
             traceback.print_exc()
             code = FAILED
         failed = failed_jobs(folder)
         for job in failed:
             print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
         if failed:
-            print("The same command trains what is missing.", file=sys.stderr)
+            print("The same command trains the missing runs.", file=sys.stderr)
         if failed or code:
             sys.exit(FAILED if failed else code)
 
 
 def _runs(config: DictConfig) -> int:
-    """How many runs Hydra's own sweeper makes of the values to sweep: every combination."""
+    """The number of runs of Hydra's basic sweeper: all combinations of the swept values."""
     params = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
     given = {override.key_or_group: override for override in parsed([*params, *config.hydra.overrides.task])}
     return math.prod(len(values_of(override)) for override in given.values())
 
 
 def _compare(folder: Path) -> None:
-    """Print the comparison and write the report, where what they need is installed: the runs are whole without."""
+    """Print the comparison and write the report, if their dependencies are installed."""
     try:
         from posenc.report.write import report
 
@@ -149,12 +149,12 @@ def _compare(folder: Path) -> None:
         if missing.name is None or missing.name.startswith("posenc"):
             raise
         package = missing.name.partition(".")[0]
-        print(f"No report here, {package} is not installed: elsewhere, python -m posenc.report {folder}")
+        print(f"No report, since {package} is not installed; to create it: python -m posenc.report {folder}")
 
 
-def _wait_for_savings(folder: Path) -> None:
-    """What Ctrl-C does between jobs: runs in other processes have had it too, and are killed after this returns."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a second one does not wait
+def _wait_for_saving(folder: Path) -> None:
+    """Ctrl-C handler: runs in other processes also receive the signal, and are killed once this returns."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
     until = time.monotonic() + SAVING
     while any(folder.glob(f"*/*/{HOLDER}")) and time.monotonic() < until:
         time.sleep(0.05)

@@ -1,1 +1,1 @@
-"""Where metrics go beside the run directory: W&B."""
+"""Experiment tracking: W&B and TensorBoard."""

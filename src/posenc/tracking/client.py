@@ -1,4 +1,4 @@
-"""W&B's server, and its service on this machine: neither may keep a process waiting."""
+"""Access to W&B's server and local service with timeouts."""
 
 import os
 import ssl
@@ -17,7 +17,7 @@ from posenc.compat import wandb_service
 _T = TypeVar("_T")
 
 GRACE = 3.0
-"""Seconds that W&B's service has to end by itself."""
+"""Seconds that W&B's service has to exit before it is killed."""
 
 
 NAMES = {
@@ -32,7 +32,7 @@ NAMES = {
     "induction": "heads/induction",
     "position_share": "heads/position_share",
 }
-"""Columns of metrics.csv as W&B has them, where a panel's group is what stands before the slash."""
+"""W&B's names for the columns of metrics.csv; the prefix is the panel section."""
 
 
 def to_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,20 +41,20 @@ def to_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of W&B's under the names of metrics.csv, which runs of earlier versions have there, too."""
+    """A row from W&B with the names of metrics.csv, which runs of earlier versions also use there."""
     columns = {name: column for column, name in NAMES.items()}
     return {columns.get(name, name): value for name, value in row.items()}
 
 
 class Warnings(list[str]):
-    """What W&B has to say, kept instead of printed."""
+    """Collects W&B's warnings instead of printing them."""
 
     def __bool__(self) -> bool:
-        """W&B would pass over a logger that is false, as an empty list is."""
+        """W&B ignores a logger that is falsy, as an empty list would be."""
         return True
 
     def info(self, message: str) -> None:
-        """Nobody needs it."""
+        """Ignored."""
 
     def warning(self, message: str) -> None:
         self.append(message)
@@ -63,12 +63,12 @@ class Warnings(list[str]):
 
 
 def load() -> Any:
-    """The module.
+    """Import wandb.
 
     Raises:
-        ImportError: if it is not installed, or whatever else a broken one raises.
+        ImportError: if it is not installed; a broken installation may raise anything.
     """
-    # Its reports about itself would go to the same server, and hold up the end of the process when that is down.
+    # wandb's error reports go to the same server, and would delay the exit when it is down.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
@@ -76,7 +76,7 @@ def load() -> Any:
 
 
 def listen(wandb: Any) -> Warnings:
-    """Start W&B's service, and have it tell us what it would have printed."""
+    """Start W&B's service, and collect its warnings instead of printing them."""
     warnings = Warnings()
     quiet = wandb.Settings(silent=True)
     wandb.setup(quiet)
@@ -85,46 +85,46 @@ def listen(wandb: Any) -> Warnings:
 
 
 def reach(wandb: Any, timeout: float) -> None:
-    """Return if there is a key, and a server that answers.
+    """Check that there is an API key, and that the server responds.
 
     Raises:
         LookupError: if there is no key.
-        OSError: if nothing answers in time.
+        OSError: if the server does not respond in time.
     """
     listen(wandb)
     if not wandb.login(prompt=False, verify=False):
         raise LookupError("there is no API key: `wandb login`, or WANDB_API_KEY")
-    ask(str(wandb.setup().settings.base_url), timeout)
+    ping(str(wandb.setup().settings.base_url), timeout)
 
 
-def ask(url: str, timeout: float) -> None:
-    """Return once something has answered, with whatever status.
+def ping(url: str, timeout: float) -> None:
+    """Check that a server responds, with any status.
 
     Args:
-        url: where.
+        url: of the server.
         timeout: seconds to wait.
 
     Raises:
-        OSError: if nothing answers in time.
+        OSError: if it does not respond in time.
     """
     try:
         urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=timeout).close()
     except urllib.error.HTTPError:
-        return  # it answered
+        return  # a response
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        if not isinstance(reason, ssl.SSLError):  # it answered, with a certificate that W&B may know and we do not
+        if not isinstance(reason, ssl.SSLError):  # a response, with a certificate that W&B may trust although we do not
             server = urlsplit(url).netloc.rpartition("@")[2]
-            raise OSError(f"{server} does not answer: {reason}") from error
+            raise OSError(f"{server} does not respond: {reason}") from error
 
 
 def within(seconds: float, call: Callable[[], _T]) -> _T:
-    """What a call returns or raises, if it does so in time.
+    """The result of a call, if it finishes in time.
 
-    It is made in a thread of its own, which does not keep the process from ending.
+    It runs in a daemon thread, which does not prevent the process from exiting.
 
     Raises:
-        TimeoutError: if it does not; it may still go on.
+        TimeoutError: if it does not finish in time; it may still be running.
     """
     outcome: Future[_T] = Future()
 
@@ -138,13 +138,13 @@ def within(seconds: float, call: Callable[[], _T]) -> _T:
     try:
         return outcome.result(seconds)
     except TimeoutError:
-        if outcome.done():  # the call's own
+        if outcome.done():  # raised by the call itself
             raise
-        raise TimeoutError(f"no end within {seconds:g} s") from None
+        raise TimeoutError(f"timed out after {seconds:g} s") from None
 
 
 def shut_down(wandb: Any) -> None:
-    """End W&B's service, by force if it does not end by itself; what it has written stays."""
+    """Shut down W&B's service, and kill it if it does not exit in time; files that it has written remain."""
     service = wandb_service()
     with suppress(Exception):
         within(GRACE, wandb.teardown)

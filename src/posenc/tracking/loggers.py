@@ -1,4 +1,4 @@
-"""Where the curve goes beside metrics.csv."""
+"""The choices of `logger`."""
 
 import os
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from posenc.bounds import Positive
 from posenc.storage.run_directory import RunDirectory
 
 Loggers = list[Any]
-"""Lightning's loggers; not named by their type, so that reading a configuration does not import Lightning."""
+"""Lightning loggers; typed as Any, so that reading a configuration does not import Lightning."""
 
 
 def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001
-    """Nowhere else."""
+    """No logger; metrics.csv is always written."""
     return []
 
 
@@ -26,17 +26,17 @@ def weights_and_biases(
     upload: Positive = 30.0,
     artifact: bool = False,
 ) -> Loggers:
-    """Weights & Biases: online with an API key, offline without one or when the server does not answer in time.
+    """Weights & Biases: online with an API key, offline without one or if the server does not respond in time.
 
     Args:
-        directory: the run's; W&B's files go there too.
-        config: the whole configuration, shown with the run.
-        project, entity, tags: where the run appears; an agent of W&B's sweeps has its own project and entity.
-        timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
-        upload: seconds to wait for it at the end.
-        artifact: whether to upload the last checkpoint and the curves as files, too.
+        directory: the run directory, where W&B's files are also written.
+        config: the full configuration, logged with the run.
+        project, entity, tags: of the run; a W&B sweep agent overrides project and entity.
+        timeout: seconds to wait for the server, once to check that it responds and once to start the run.
+        upload: seconds to wait for the upload at the end.
+        artifact: whether to also upload the last checkpoint and the curves as files.
     """
-    from posenc.tracking.wandb_logger import begin
+    from posenc.tracking.wandb_logger import start
 
     settings = {
         "project": project,
@@ -47,32 +47,32 @@ def weights_and_biases(
         "job_type": directory.scheme,
         "config": dict(config),
         "dir": str(directory.path),
-        "id": directory.run_id(_agents_id()),
+        "id": directory.run_id(_sweep_agent_id()),
         "resume": "allow",
     }
-    run = begin(directory, settings, timeout, upload, artifact)
+    run = start(directory, settings, timeout, upload, artifact)
     return [] if run is None else [run]
 
 
 def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001
-    """Files for TensorBoard in the run's directory: `tensorboard --logdir runs` shows those of all runs."""
-    from posenc.tracking.tensorboard_logger import begin
+    """TensorBoard files in the run directory: `tensorboard --logdir runs` shows all runs."""
+    from posenc.tracking.tensorboard_logger import start
 
-    return begin(directory)
+    return start(directory)
 
 
-def _agents_id() -> str | None:
-    """The run that an agent of W&B's sweeps has begun for this process; outside of one, an id is nobody's."""
+def _sweep_agent_id() -> str | None:
+    """The id of the run that a W&B sweep agent has created for this process; None outside of a sweep."""
     return os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
 
 
 def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:
-    """Hand over the sample and the summary."""
+    """Log the sample and the summary."""
     for logger in loggers:
         logger.finish(sample, summary)
 
 
 def close(loggers: Loggers, failed: bool) -> None:
-    """End what was begun, so that the next job of this process gets its own."""
+    """Close the loggers, so that the next job of this process starts its own."""
     for logger in loggers:
         logger.close(failed)

@@ -1,4 +1,4 @@
-"""A run's curve for TensorBoard, by torch's own writer."""
+"""TensorBoard logging with torch's SummaryWriter."""
 
 import re
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from posenc.tracking.client import to_wandb
 
 
 class TensorBoard(Logger):
-    """One run there. What an earlier session logged past its last checkpoint is hidden by the first row of this one.
+    """Logs one run. When it resumes, steps logged after the last checkpoint are purged.
 
     Args:
-        writer: torch's SummaryWriter, the class.
-        directory: the run's.
+        writer: the class SummaryWriter.
+        directory: the run directory.
     """
 
     def __init__(self, writer: Any, directory: RunDirectory) -> None:
@@ -32,10 +32,10 @@ class TensorBoard(Logger):
         return self.directory.path.name
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
-        """They are in config.yaml."""
+        """Not logged; they are in config.yaml."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """A row of metrics.csv, its columns in the groups that W&B has them in."""
+        """Log a row of metrics.csv, under the same names as for W&B."""
         if self._writer is None:
             self._writer = self._class(self.directory.path / "tensorboard", purge_step=step)
         for name, value in to_wandb(metrics).items():
@@ -43,23 +43,21 @@ class TensorBoard(Logger):
                 self._writer.add_scalar(name, value, step)
 
     def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
-        """Hand over the sample."""
+        """Log the sample."""
         if self._writer is not None:
             self._writer.add_text("sample", re.sub("^", "    ", sample, flags=re.MULTILINE), summary["steps"])
 
     def close(self, failed: bool) -> None:  # noqa: ARG002
-        """Have everything on disk."""
+        """Flush and close."""
         if self._writer is not None:
             self._writer.close()
 
 
-def begin(directory: RunDirectory) -> list[TensorBoard]:
-    """The logger; none where TensorBoard is not installed, after saying so in a line."""
+def start(directory: RunDirectory) -> list[TensorBoard]:
+    """The logger; empty, with a message, if TensorBoard is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        print(
-            "TensorBoard is not installed (`pip install tensorboard`): the curve goes to metrics.csv alone.", flush=True
-        )
+        print("TensorBoard is not installed (`pip install tensorboard`): logging to metrics.csv only.", flush=True)
         return []
     return [TensorBoard(SummaryWriter, directory)]

@@ -1,4 +1,4 @@
-"""A run on Weights & Biases, which may fail in any way and at any time without harm to ours."""
+"""W&B logging; no failure of W&B affects the run."""
 
 import html
 import os
@@ -17,29 +17,29 @@ from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, wit
 from posenc.tracking.wandb_segments import NONE, last_step
 
 CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
-"""What an artifact has beside the checkpoint."""
+"""Files of an artifact in addition to the checkpoint."""
 
-PARTING = 2.0
-"""Seconds that W&B gets when the run was stopped or has failed."""
+FAILED_UPLOAD = 2.0
+"""Seconds to wait for the upload if the run was stopped or failed."""
 
 
 class WeightsAndBiases(Logger):
-    """One run there.
+    """Logs one run.
 
-    The first failure is printed in a line; from then on nothing more is asked of W&B. Its service has by
-    then written down what it was given, so that `wandb sync` can upload it.
+    After the first failure, which is printed in one line, W&B is not called any more. Its service has written
+    everything logged until then to disk, so that `wandb sync` can upload it.
 
-    A session that was killed may have logged rows past its last checkpoint, and may have lost some before they were
-    written down. The next one leaves out the former and hands over the latter, so that W&B has each step once.
+    A killed session may have logged rows after its last checkpoint, and may have lost rows before they were written.
+    The next session skips the former and logs the latter, so that W&B has each step once.
 
     Args:
         wandb: the module.
-        run: as W&B gives it.
-        warnings: what its service says.
-        directory: ours, with the curve so far.
-        held: the last step that W&B has already.
-        upload: seconds to wait at the end.
-        artifact: whether the last checkpoint and the curves are uploaded too.
+        run: the W&B run.
+        warnings: those of its service.
+        directory: the run directory, with the curve so far.
+        logged: the last step that W&B already has.
+        upload: seconds to wait for the upload at the end.
+        artifact: whether to also upload the last checkpoint and the curves.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class WeightsAndBiases(Logger):
         run: Any,
         warnings: list[str],
         directory: RunDirectory,
-        held: int,
+        logged: int,
         upload: float,
         artifact: bool,
     ) -> None:
         super().__init__()
         self.wandb, self.run, self.warnings, self.upload = wandb, run, warnings, upload
-        self.directory, self.held, self.artifact = directory, held, artifact
+        self.directory, self.logged, self.artifact = directory, logged, artifact
         self.files = os.path.relpath(os.path.dirname(run.dir))
-        # A run that was resumed has a segment a session, and all of them make the whole.
+        # A resumed run has one segment per session, and all of them must be synced.
         self.sync = (
             f"wandb sync {'' if run.offline else '--no-skip-online '}{os.path.dirname(self.files)}/*run-*-{run.id}"
         )
@@ -72,24 +72,24 @@ class WeightsAndBiases(Logger):
         return str(self.run.id)
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
-        """They were given at the beginning."""
+        """Already passed to `wandb.init`."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:  # noqa: ARG002
-        """Hand over a row; the service takes it from there, so that no step waits for the server."""
+        """Log a row; W&B's service uploads it asynchronously."""
         if self._caught_up:
             self._log(metrics)
-        else:  # this row is in the file by now, after those of earlier sessions
+        else:  # metrics.csv already has this row, after those of earlier sessions
             self._caught_up = True
             for row in read_numbers(self.directory.path / "metrics.csv"):
                 self._log(row)
 
     def _log(self, row: Mapping[str, float]) -> None:
         step = int(row["step"])
-        if step > self.held:
+        if step > self.logged:
             self._attempt(lambda: self.run.log(to_wandb(row), step=step, commit=True))
 
     def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
-        """Hand over the sample and the whole summary: the report can be made from it."""
+        """Log the sample and the full summary, from which a report can be created."""
         self._attempt(lambda: self.run.summary.update(dict(summary)))
         self._attempt(lambda: self.run.log({"sample": self.wandb.Html(f"<pre>{html.escape(sample)}</pre>")}))
         if self.artifact:
@@ -102,11 +102,11 @@ class WeightsAndBiases(Logger):
         self.run.log_artifact(artifact)
 
     def close(self, failed: bool) -> None:
-        """End the run within bounded time, and with it the service, so that nothing is left for the process's end."""
-        limit = PARTING if failed else self.upload
+        """Finish the run within a time limit and shut down the service, so that it does not delay the exit."""
+        limit = FAILED_UPLOAD if failed else self.upload
         self._attempt(lambda: within(limit, lambda: self.run.finish(exit_code=int(failed))))
         if any("wandb sync" in warning for warning in self.warnings):
-            self._give_up("it refused a part")
+            self._give_up("the upload is incomplete")
         if self._healthy and self.hint:
             print(self.hint, flush=True)
         self._healthy = False
@@ -122,61 +122,61 @@ class WeightsAndBiases(Logger):
     def _give_up(self, reason: str) -> None:
         if self._healthy:
             self._healthy = False
-            print(f"W&B has not everything of this run ({reason}): upload it with `{self.sync}`.", flush=True)
+            print(f"This run is incomplete on W&B ({reason}): upload it with `{self.sync}`.", flush=True)
 
 
 def _reason(error: BaseException) -> str:
-    """Of a failure, without keys; a server's whole page is not meant for this place."""
+    """A short reason for a failure, without secrets or a server's whole error page."""
     return textwrap.shorten(redact(first_line(error)), 150, placeholder=" ...")
 
 
-def begin(
+def start(
     directory: RunDirectory, settings: Mapping[str, Any], timeout: float, upload: float, artifact: bool
 ) -> WeightsAndBiases | None:
-    """Begin a run: online if there is a key and the server answers in time, offline otherwise. Says so in a line.
+    """Start a W&B run: online if there is a key and the server responds in time, otherwise offline.
 
-    Where a run online is to be seen is said at once; how one offline gets there, at its end.
+    Prints the URL of an online run at once, and how to upload an offline run at the end.
 
     Args:
-        directory: the run's.
-        settings: what `wandb.init` is given.
-        timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
-        upload: seconds to wait for it at the end.
-        artifact: whether the last checkpoint and the curves are uploaded too.
+        directory: the run directory.
+        settings: arguments of `wandb.init`.
+        timeout: seconds to wait for the server, once to check that it responds and once to start the run.
+        upload: seconds to wait for the upload at the end.
+        artifact: whether to also upload the last checkpoint and the curves.
 
     Returns:
-        The run; None if W&B is missing or broken.
+        The logger; None if W&B is missing or broken.
     """
     try:
         wandb = load()
     except Exception as error:
         missing = isinstance(error, ImportError) and error.name == "wandb"
-        _cannot_be_used("is not installed" if missing else f"cannot be used ({_reason(error)})")
+        _print_unavailable("is not installed" if missing else f"cannot be used ({_reason(error)})")
         return None
     mode, why = os.environ.get("WANDB_MODE", "online"), ""
-    mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)  # as they were called once
+    mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)  # deprecated names
     try:
         if mode == "online":
             try:
                 reach(wandb, timeout)
-                return _begin(wandb, directory, settings, mode, timeout, upload, artifact)
-            except Exception as error:  # whatever the network does, the run goes on
+                return _start(wandb, directory, settings, mode, timeout, upload, artifact)
+            except Exception as error:  # no network error may stop the run
                 mode, why = "offline", f" ({_reason(error)})"
                 shut_down(wandb)
-        logger = _begin(wandb, directory, settings, mode, timeout, upload, artifact)
+        logger = _start(wandb, directory, settings, mode, timeout, upload, artifact)
     except BaseException as error:
         shut_down(wandb)
-        if not isinstance(error, Exception):  # stopped while W&B was asked
+        if not isinstance(error, Exception):  # stopped by a signal
             raise
-        _cannot_be_used(f"cannot be used ({_reason(error)})")
+        _print_unavailable(f"cannot be used ({_reason(error)})")
         return None
     if mode == "offline":
-        look = f"wandb leet {logger.files}"
-        logger.hint = f"W&B is offline{why}: look at this run with `{look}`, upload it with `{logger.sync}`."
+        view = f"wandb leet {logger.files}"
+        logger.hint = f"W&B is offline{why}: view this run with `{view}`, upload it with `{logger.sync}`."
     return logger
 
 
-def _begin(
+def _start(
     wandb: Any,
     directory: RunDirectory,
     settings: Mapping[str, Any],
@@ -185,13 +185,13 @@ def _begin(
     upload: float,
     artifact: bool,
 ) -> WeightsAndBiases:
-    held = NONE if mode == "online" else last_step(directory.path)
+    logged = NONE if mode == "online" else last_step(directory.path)
     warnings = listen(wandb)
     quiet = wandb.Settings(
         silent=True,
         console="off",
-        reinit="create_new",  # a run of our own, whatever another job of this process has left behind
-        disable_git=True,  # it would upload what is not committed, whatever that holds; the summary has the commit
+        reinit="create_new",  # independent of other jobs in this process
+        disable_git=True,  # it would upload uncommitted changes; the summary has the commit
         init_timeout=timeout,
     )
     run = within(3 * timeout + 30, lambda: wandb.init(**settings, mode=mode, settings=quiet))
@@ -199,10 +199,10 @@ def _begin(
         run.define_metric(metric)
     run.define_metric("*", step_metric="step")
     if mode == "online":
-        held = run.step - 1  # the server says where a resumed run continues
+        logged = run.step - 1  # the server knows where a resumed run continues
         print(f"W&B: {run.url}", flush=True)
-    return WeightsAndBiases(wandb, run, warnings, directory, held, upload, artifact)
+    return WeightsAndBiases(wandb, run, warnings, directory, logged, upload, artifact)
 
 
-def _cannot_be_used(why: str) -> None:
-    print(f"W&B {why}: the curve goes to metrics.csv alone.", flush=True)
+def _print_unavailable(why: str) -> None:
+    print(f"W&B {why}: logging to metrics.csv only.", flush=True)

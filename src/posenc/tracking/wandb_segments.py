@@ -1,7 +1,7 @@
-"""What the earlier sessions of a run have left on this disk for W&B.
+"""W&B's local files of a run's earlier sessions.
 
-Each session writes a segment of its own, wandb/offline-run-* or wandb/run-*. One that was killed lacks its last rows,
-which W&B's service (wandb 0.31) writes down in blocks of 32 KiB.
+Each session writes its own segment, wandb/offline-run-* or wandb/run-*. That of a killed session lacks the last rows,
+since W&B's service (wandb 0.31) writes in blocks of 32 KiB.
 """
 
 import json
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NONE = -1
-"""The last step of a run that has none."""
+"""The last step of a run without steps."""
 
 
 def last_step(folder: Path) -> int:
-    """The last step of the curve that the segments of a run directory hold."""
+    """The last step in the segments of a run directory."""
     segments = sorted(folder.glob("wandb/*run-*/*.wandb"), key=lambda file: file.parent.name.partition("run-")[2])
     for segment in reversed(segments):
         if steps := list(_steps(segment)):
@@ -24,10 +24,10 @@ def last_step(folder: Path) -> int:
 
 
 def _steps(segment: Path) -> Iterator[int]:
-    """Read with W&B's own reader, which goes as far as a damaged file is whole."""
+    """The steps in a segment, read with W&B's own reader up to the first damaged record."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(segment)]
-    shown = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
-    for line in shown.splitlines():
+    output = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
+    for line in output.splitlines():
         if line.startswith("{") and '"history"' in line:
             step = json.loads(line).get("history", {}).get("item", {}).get("step")
             if step is not None:
