@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.commands.profile import TOP, PHASES, STEPS, TRACED, Clock, training_step
+from posenc.commands.profile import PHASES, STEPS, TOP, TRACED, Clock, training_step
 from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
 from tests.conftest import ROOT, clean_environment, composed, only

@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Required
@@ -153,15 +153,23 @@ def _entries(folder: Path) -> list[Path]:
         raise UserError(f"{folder} cannot be read: {error.strerror}") from error
 
 
-def _at_any_depth(folder: Path) -> list[Path]:
-    directories = (Path(path) for path, _, files in os.walk(folder) if "config.yaml" in files)
+def _at_any_depth(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[Path]:
+    """The run directories in a folder, recursively; `onerror` is called for each folder that cannot be read."""
+    directories = (Path(path) for path, _, files in os.walk(folder, onerror=onerror) if "config.yaml" in files)
     return sorted(directory for directory in directories if directory.name.startswith("seed"))
 
 
-def finished_runs(folder: Path) -> tuple[Run, ...]:
-    """Every finished run in a folder, at any depth and with any budget, except diverged ones."""
-    runs, _, _ = sort_out(_attempts(_at_any_depth(folder)))
-    return tuple(run for run in runs if run.finished)
+def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """Every finished run in some folders, at any depth and with any budget, and notices for what was left out."""
+    unreadable: list[str] = []
+
+    def onerror(error: OSError) -> None:
+        unreadable.append(f"{error.filename} cannot be read: {error.strerror}; left out")
+
+    found = {folder: _at_any_depth(folder, onerror) for folder in folders}
+    empty = [f"no runs in {folder}" for folder, runs in found.items() if not runs and not unreadable]
+    runs, _, notices = sort_out(_attempts([*itertools.chain(*found.values())]))
+    return tuple(run for run in runs if run.finished), (*unreadable, *empty, *notices)
 
 
 def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:

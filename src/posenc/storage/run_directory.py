@@ -71,6 +71,11 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def best(self) -> Path:
+        """Folder of the checkpoint with the lowest validation loss, which is saved if a logger needs it."""
+        return self.checkpoints / "best"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the directory against other processes with the same command.
@@ -98,7 +103,8 @@ class RunDirectory:
     def create(self, config: Mapping[str, Any]) -> None:
         """Create the directory and write the configuration."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        clear_partial(self.checkpoints)
+        for folder in (self.checkpoints, self.best):
+            clear_partial(folder)
         atomic_write(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
 
     def run_id(self, given: str | None = None) -> str:

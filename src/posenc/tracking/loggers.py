@@ -34,7 +34,7 @@ def weights_and_biases(
         project, entity, tags: of the run; a W&B sweep agent overrides project and entity.
         timeout: seconds to wait for the server, once to check that it responds and once to start the run.
         upload: seconds to wait for the upload at the end.
-        artifact: whether to also upload the last checkpoint and the curves as files.
+        artifact: whether to also upload the last and best checkpoints and the curves as files.
     """
     from posenc.tracking.wandb_logger import start
 
@@ -64,6 +64,11 @@ def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers: 
 def _sweep_agent_id() -> str | None:
     """The id of the run that a W&B sweep agent has created for this process; None outside of a sweep."""
     return os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
+
+
+def want_best(loggers: Loggers) -> bool:
+    """Whether one of them needs the checkpoint with the lowest validation loss."""
+    return any(logger.wants_best for logger in loggers)
 
 
 def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:

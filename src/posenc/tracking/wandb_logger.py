@@ -17,7 +17,7 @@ from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, wit
 from posenc.tracking.wandb_segments import NONE, last_step
 
 CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
-"""Files of an artifact in addition to the checkpoint."""
+"""Files of an artifact in addition to the checkpoints."""
 
 FAILED_UPLOAD = 2.0
 """Seconds to wait for the upload if the run was stopped or failed."""
@@ -39,7 +39,7 @@ class WeightsAndBiases(Logger):
         directory: the run directory, with the curve so far.
         logged: the last step that W&B already has.
         upload: seconds to wait for the upload at the end.
-        artifact: whether to also upload the last checkpoint and the curves.
+        artifact: whether to also upload the last and best checkpoints and the curves.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class WeightsAndBiases(Logger):
     ) -> None:
         super().__init__()
         self.wandb, self.run, self.warnings, self.upload = wandb, run, warnings, upload
-        self.directory, self.logged, self.artifact = directory, logged, artifact
+        self.directory, self.logged, self.wants_best = directory, logged, artifact
         self.files = os.path.relpath(os.path.dirname(run.dir))
         # A resumed run has one segment per session, and all of them must be synced.
         self.sync = (
@@ -92,13 +92,15 @@ class WeightsAndBiases(Logger):
         """Log the sample and the full summary, from which a report can be created."""
         self._attempt(lambda: self.run.summary.update(dict(summary)))
         self._attempt(lambda: self.run.log({"sample": self.wandb.Html(f"<pre>{html.escape(sample)}</pre>")}))
-        if self.artifact:
+        if self.wants_best:
             self._attempt(self._upload_files)
 
     def _upload_files(self) -> None:
         artifact = self.wandb.Artifact(f"run-{self.run.id}", type="model")
         for file in (*newest_first(self.directory.checkpoints)[:1], *map(self.directory.path.joinpath, CURVES)):
             artifact.add_file(str(file))
+        for file in newest_first(self.directory.best):
+            artifact.add_file(str(file), name=f"best/{file.name}")
         self.run.log_artifact(artifact)
 
     def close(self, failed: bool) -> None:
@@ -142,7 +144,7 @@ def start(
         settings: arguments of `wandb.init`.
         timeout: seconds to wait for the server, once to check that it responds and once to start the run.
         upload: seconds to wait for the upload at the end.
-        artifact: whether to also upload the last checkpoint and the curves.
+        artifact: whether to also upload the last and best checkpoints and the curves.
 
     Returns:
         The logger; None if W&B is missing or broken.
