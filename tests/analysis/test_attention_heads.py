@@ -41,7 +41,7 @@ def test_the_rank_correlation_is_one_where_head_and_loss_come_in_one_order():
     ]
     found = panels(sweep(*runs))[0].heads
     assert found is not None
-    assert "the rank correlation of the two is 1.00" in sentences.heads(found)
+    assert "their rank correlation is 1.00" in sentences.heads(found)
 
 
 def test_runs_that_did_not_look_at_their_heads_have_no_analysis():

@@ -57,7 +57,7 @@ def test_what_does_not_fit_is_named_and_the_other_runs_are_compared(changed, not
         ("search.json", '[{"pos": "rope", "best": false}]', "0.val_loss is missing or invalid"),
         ("search.json", "5", "its content is missing or invalid"),
         ("multirun.yaml", "hydra: {overrides: {task: null}}", "1 is missing or invalid"),
-        ("failed_jobs.jsonl", "\x00" * 2**21, "bytes, where"),
+        ("failed_jobs.jsonl", "\x00" * 2**21, "bytes, at most"),
     ],
 )
 def test_a_sweep_s_own_file_that_cannot_be_read_is_one_notice(name, content, notice, tmp_path):

@@ -28,7 +28,7 @@ def test_an_installed_package_has_its_configuration_and_trains_in_any_folder(tmp
     )  # fmt: skip
     assert composed.returncode == 0, composed.stderr
     assert "posenc.positions.Alibi" in composed.stdout
-    assert composed.stdout.endswith(f"comments of the files in {installed}/posenc/conf\n")
+    assert composed.stdout.endswith(f"# The files in {installed}/posenc/conf explain each key.\n")
 
 
 def test_posenc_has_every_command_of_the_package(capsys, monkeypatch):

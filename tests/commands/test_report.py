@@ -125,8 +125,8 @@ def test_a_sweep_succeeds_where_the_report_s_packages_are_not_installed(missing,
     (packages / "sitecustomize.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n")
     result = train(*SWEEP, f"runs={folder.parent}", env={"PYTHONPATH": str(packages)})
     assert (result.returncode, result.stderr) == (0, "")
-    (said,) = [line for line in result.stdout.splitlines() if line.startswith("No report here, ")]
-    assert said == f"No report here, {missing} is not installed: elsewhere, python -m posenc.report {folder}"
+    (said,) = [line for line in result.stdout.splitlines() if line.startswith("No report, since ")]
+    assert said == f"No report, since {missing} is not installed; to create it: python -m posenc.report {folder}"
 
 
 def test_two_runs_at_a_time_give_the_curves_of_one_at_a_time(train, swept, tmp_path):
@@ -157,7 +157,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
     assert {(run.scheme, run.seed) for run in compared} == {(s, n) for s in ("none", "sinusoidal") for n in (0, 1)}
     for run in compared:
         assert run.setting["optim.lr"] == best[run.scheme]["optim.lr"]
-    assert "tuned comparison: each scheme at the optim.lr and pos.scale" in (folder / "report.html").read_text()
+    assert "tuned comparison: each scheme with its best optim.lr and pos.scale" in (folder / "report.html").read_text()
     assert "Hyperparameter search" in (folder / "report.html").read_text()
 
 

@@ -78,7 +78,7 @@ OTHER_COMMANDS = [
     stranger("posenc.model.Softmax", "posenc.model.family.math.sqrt", "attention._target_="),
     stranger("heads: 1}", "heads: 1, family: {_target_: os.getcwd}}", "model.family._target_=os.getcwd must name"),
     stranger(
-        "layers: 1,", "layers: '${oc.env:POSENC_SECRET}',", "model.layers=${oc.env:POSENC_SECRET} must be a whole"
+        "layers: 1,", "layers: '${oc.env:POSENC_SECRET}',", "model.layers=${oc.env:POSENC_SECRET} must be an integer"
     ),
     stranger("layers: 1,", "", "model.layers is missing"),
     stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),

@@ -122,7 +122,7 @@ WRONG_GRAMMAR = [
     train("--cfg nothing", "invalid choice: 'nothing'"),
     train("--config-name=other", "Cannot find primary config 'other'"),
     train("name=${nothing}", "Interpolation key 'nothing' not found"),
-    train("data.path=a=b.txt", "and what is no plain word is quoted twice"),
+    train("data.path=a=b.txt", "quote special characters twice"),
     train(f"seed={'9' * 5000}", "cannot be read: Exceeds the limit (4300 digits)"),
     train(f"data.path={'[' * 300}", "cannot be read: arguments look like"),
     train("--resolve", "The --resolve flag can only be used in conjunction with --cfg"),

@@ -109,7 +109,7 @@ def test_a_scheme_of_an_installed_package_is_trained_and_its_run_is_read_where_i
     elsewhere = python(checkout, "-m", "posenc.sample", run, installed=False)
     assert elsewhere.returncode == 2
     assert "pos._target_=mine.Louder must name a class or function of posenc.positions" in elsewhere.stderr
-    assert "that an installed package declares among the entry points of posenc.pos" in elsewhere.stderr
+    assert "that an installed package declares as an entry point of posenc.pos" in elsewhere.stderr
 
 
 def test_what_an_installed_package_does_not_declare_is_refused(checkout):

@@ -49,7 +49,7 @@ def stops_at_a_loss_that_is_no_number(folder: Path, rate: float) -> bool:
 
     toy = Toy(folder, more=(f"optim.lr={rate}", "optim.clip=1e30", "eval_every=5", "log_every=5"))
     told = toy.finish()
-    named = " at step " in told.stderr and "the learning rate was" in told.stderr
+    named = " at step " in told.stderr and "with a learning rate of" in told.stderr
     rows_are_numbers = all(math.isfinite(float(row["train_loss"])) for row in toy.rows())
     weights = [torch.load(file, weights_only=True)["state_dict"] for file in newest_first(toy.run() / "checkpoints")]
     numbers = all(weight.isfinite().all() for checkpoint in weights for weight in checkpoint.values())

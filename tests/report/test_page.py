@@ -166,4 +166,4 @@ def test_longer_windows_are_drawn_and_told_for_the_schemes_that_were_evaluated(o
 def test_what_was_not_measured_has_no_section():
     text = html(compare(pair()))
     assert "Beyond the training length" not in text
-    assert "<h2>Why</h2>" not in text
+    assert "<h2>Attention heads</h2>" not in text

@@ -69,7 +69,7 @@ class Checkpoint(Callback):
             self._step, self._saved = trainer.global_step, time.monotonic()
 
     def _keep_best(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save the current step if its validation loss is the lowest so far; decided on rank 0, which has the loggers."""
+        """Save the current step if its validation loss is the lowest so far; rank 0, which has the loggers, decides."""
         if trainer.strategy.broadcast(loggers.want_best(trainer.loggers) and self.metrics.lowest()):
             self._write(trainer, pl_module, self.best, kept=1)
 
