@@ -123,7 +123,7 @@ def test_a_scheme_without_meaning_where_the_future_is_seen_is_refused_there():
 
 
 class Distance(PositionScheme):
-    """A bias that forbids all but the previous token: a scheme at the third door."""
+    """A bias that forbids all but the previous token: a scheme at the third hook."""
 
     def bias(self, positions: Tensor) -> Tensor:
         offset = positions[:, None] - positions[None, :]

@@ -1,4 +1,4 @@
-"""What holds for every scheme, whichever door it uses."""
+"""What holds for every scheme, whichever hook it uses."""
 
 from collections.abc import Callable
 
@@ -139,7 +139,7 @@ def test_casting_the_model_rounds_its_weights_only(name, cast):
         weight.data = ((1024 * weight.data).round() / 1024).bfloat16().float()
     x, q = randn(1, LENGTH, HEADS * HEAD_DIM), randn(1, HEADS, LENGTH, HEAD_DIM)
 
-    def doors() -> list[Tensor]:
+    def hooks() -> list[Tensor]:
         here = scheme.layer(0)
         added = (here.bias(positions), here.content_bias(x, q, q, positions))
         return [
@@ -148,9 +148,9 @@ def test_casting_the_model_rounds_its_weights_only(name, cast):
             *(part for part in added if part is not None),
         ]
 
-    before = doors()
+    before = hooks()
     cast(scheme)
-    assert all(torch.equal(one, other) for one, other in zip(before, doors(), strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(before, hooks(), strict=True))
 
 
 @every_scheme
@@ -161,13 +161,13 @@ def test_a_checkpoint_holds_what_is_trained_and_nothing_else(name):
 
 @every_scheme
 def test_only_one_door_is_open(name):
-    doors = ("embed", "rotate", "bias", "content_bias")
+    hooks = ("embed", "rotate", "bias", "content_bias")
     scheme = built(name)
     opened = {
-        door
+        hook
         for one in (scheme, *(scheme.layer(index) for index in range(LAYERS)))
-        for door in doors
-        if getattr(type(one), door) is not getattr(PositionScheme, door)
+        for hook in hooks
+        if getattr(type(one), hook) is not getattr(PositionScheme, hook)
     }
     assert len(opened) == (name != "none")
 
