@@ -106,7 +106,7 @@ def test_the_nearest_measured_setting_is_named(browser, page):
     assert "rope_partial, base 10,000, fraction 0.125" in choose("Rotary", base=650, fraction=0)
     assert choose("Sinusoidal") == f"Measured: sinusoidal, base 10,000, amplitude 0.1; {amplitude}"
     assert "amplitude 0.2" in choose("Sinusoidal", scale=700)
-    assert choose("PositionScheme") == choose("Kerple") == "There is no curve of this scheme in results/ yet."
+    assert choose("PositionScheme") == choose("Kerple") == "There is no curve for this scheme in results/ yet."
     shown = browser.find_elements("css selector", "[data-control]:not([hidden])")
     assert [slider.get_attribute("data-control") for slider in shown] == ["likeness", "r1", "r2"]
 

@@ -97,7 +97,7 @@ def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point
 
 
 def off_plateau(results: Iterable[Result]) -> list[Result]:
-    """Those that end PLATEAU under the bigram model; over seeds, a plateau's end is left early or late."""
+    """The results that end at least PLATEAU below the bigram model; on the plateau the loss varies more over seeds."""
     return [result for result in results if result.val_loss <= result.bigram_loss - PLATEAU]
 
 

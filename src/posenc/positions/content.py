@@ -1,4 +1,4 @@
-"""Schemes that add to the attention logits what the tokens say: the door `content_bias`."""
+"""Schemes that add a bias to the attention logits that depends on the tokens: the hook `content_bias`."""
 
 import math
 from collections.abc import Iterable
@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from posenc.bounds import PositiveInt
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 
-OfLayer = TypeVar("OfLayer", bound=PositionScheme)
+Layer = TypeVar("Layer", bound=PositionScheme)
 
 
-class PerLayer(PositionScheme, Generic[OfLayer]):
-    """A scheme whose layers each have parameters of their own.
+class PerLayer(PositionScheme, Generic[Layer]):
+    """A scheme with separate parameters for each layer.
 
     Args:
-        name: what the state dict calls their list.
-        layers: what stands in each, from the first.
+        name: of their list in the state dict.
+        layers: the scheme of each layer.
     """
 
-    def __init__(self, name: str, layers: Iterable[OfLayer]) -> None:
+    def __init__(self, name: str, layers: Iterable[Layer]) -> None:
         super().__init__()
         self.by_layer = tuple(layers)
         self.add_module(name, nn.ModuleList(self.by_layer))
@@ -31,7 +31,7 @@ class PerLayer(PositionScheme, Generic[OfLayer]):
         for scheme in self.by_layer:
             scheme.initialise(generator)
 
-    def layer(self, index: int) -> OfLayer:
+    def layer(self, index: int) -> Layer:
         return self.by_layer[index]
 
 
@@ -60,16 +60,16 @@ class ForgetGate(PositionScheme):
 
 
 class Forgetting(PerLayer[ForgetGate]):
-    """Forgetting attention (FoX; Lin et al. 2025, section 3): each token says how much of the past is forgotten.
+    """Forgetting attention (FoX; Lin et al. 2025, section 3): each token sets how much of the past is forgotten.
 
     bias_ij = sum_{l=j+1..i} log f_l with f_l = sigmoid(w_h . x_l + b_h), where x is the input of a layer's attention.
-    Were f constant, it would be ALiBi. Weights start at std 0.02, b at 0: f is about 1/2. What the paper's "Pro" layer
-    adds (output gate, norms of q and k, token shift) is not part of this. Prefix sums are taken in float32.
+    With constant f it would be ALiBi. Weights are initialised with std 0.02, b with 0, so f is about 1/2. The additions
+    of the paper's "Pro" layer (output gate, QK norm, token shift) are not included. Prefix sums are in float32.
 
     Args:
         width: D.
         heads: H.
-        layers: a gate each.
+        layers: number of layers, each with its own gate.
 
     Raises:
         ValueError: if one of them is below 1.
@@ -85,11 +85,11 @@ class Forgetting(PerLayer[ForgetGate]):
 
 
 class ContextualTable(PositionScheme):
-    """The positions of one layer of `Contextual`: a vector for each count.
+    """The position embeddings of one layer of `Contextual`: a vector for each count.
 
     Args:
         head_dim: Dh.
-        longest: P, counts with a vector.
+        longest: P, the number of counts with a vector.
     """
 
     def __init__(self, head_dim: int, longest: int) -> None:
@@ -101,7 +101,7 @@ class ContextualTable(PositionScheme):
         nn.init.zeros_(self.table)
 
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
-        """q_i . e[p_ij], interpolated between the counts on both sides of p_ij: (B, H, T, T), float32."""
+        """q_i . e[p_ij], interpolated between the integers around p_ij: (B, H, T, T), float32."""
         k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
         logits = (q @ k.mT).float() / math.sqrt(q.shape[-1])
         gates = logits.sigmoid().tril()
@@ -113,15 +113,15 @@ class ContextualTable(PositionScheme):
 
 
 class Contextual(PerLayer[ContextualTable]):
-    """Contextual position encoding (CoPE; Golovneva et al. 2024): a token counts the tokens that matter to it.
+    """Contextual position encoding (CoPE; Golovneva et al. 2024): distances count the tokens that matter to the query.
 
-    The key at j is p_ij = sum_{l=j..i} sigmoid(q_i . k_l / sqrt(Dh)) away, and its logit grows by q_i . e[p_ij]. The
-    vectors e start at 0, each layer has its own, and all its heads share them.
+    The key at j is at distance p_ij = sum_{l=j..i} sigmoid(q_i . k_l / sqrt(Dh)), and q_i . e[p_ij] is added to its
+    logit. The vectors e are initialised to 0; each layer has its own, shared by its heads.
 
     Args:
         head_dim: Dh.
-        layers: a table each.
-        longest: P: what is counted farther is at P - 1.
+        layers: number of layers, each with its own table.
+        longest: P; distances are clamped to P - 1.
     """
 
     causal_only = True

@@ -1,4 +1,4 @@
-"""Rotary position embedding (Su et al. 2021): the door `rotate`."""
+"""Rotary position embedding (Su et al. 2021): the hook `rotate`."""
 
 import math
 
@@ -11,7 +11,7 @@ from posenc.positions.base import LayerScheme, PositionScheme
 from posenc.positions.tables import PAGE, AngleTable, DecayTable, TrainedAngles, frequencies
 
 LARGEST_GROWTH = 116
-"""Binary digits that xPos may add to a product: float32 has 128, and products of 2^12 must still fit."""
+"""Powers of two by which xPos may scale a product: float32 has 128, and products of 2^12 must still fit."""
 
 
 class Rotary(PositionScheme):
@@ -20,8 +20,8 @@ class Rotary(PositionScheme):
     Args:
         head_dim: Dh.
         base: theta_i = base^(-2i/d), d the number of rotated channels.
-        layout: which channels form a plane. One mathematics: the two differ by a permutation of the channels.
-        fraction: share of each head that is rotated, its first channels; the rest carries no position.
+        layout: which channels form a plane; the layouts differ only by a permutation of the channels.
+        fraction: fraction of each head's channels that is rotated, the first ones; the rest has no position.
 
     Raises:
         ValueError: if the rotated channels are not an even number between 2 and Dh, the layout is unknown, or the
@@ -52,7 +52,7 @@ class Rotary(PositionScheme):
         self.angles = self.angle_table(frequencies(self.rotated, base))
 
     def angle_table(self, theta: Tensor) -> AngleTable | TrainedAngles:
-        """What gives the angles m theta_i of positions m, for theta (n,), float64, a frequency for each plane."""
+        """The module that computes the angles m theta_i of positions m, for theta (n,), float64, one per plane."""
         return AngleTable(theta)
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,12 +62,12 @@ class Rotary(PositionScheme):
 
 
 class Bounded(Rotary):
-    """Rotary angles that grow over the whole of the longest sequence and never pass pi in it (He and Xu 2023).
+    """Rotary angles that stay below pi for all offsets in the longest sequence (He and Xu 2023).
 
     Tokens farther apart should influence each other less, but with theta_0 = 1 the angle, 6 at distance 6, is 0.72
-    past a whole turn at distance 7. So they bring the longest length n into the angles. Their formula is not at
-    hand: theta_i = (pi / n) base^(-2i/d) is our reading, the simplest that does what they ask. Positions past n can
-    be placed; their offsets pass pi.
+    past a full turn at distance 7. So they scale the angles by the longest length n. Their exact formula is not
+    available to us: theta_i = (pi / n) base^(-2i/d) is our interpretation, the simplest with this property. Positions
+    beyond n are possible; their offsets exceed pi.
 
     Args:
         longest: n. Offsets in a sequence of n tokens are at most n - 1.
@@ -92,12 +92,12 @@ class Bounded(Rotary):
 
 
 class Truncated(Rotary):
-    """Rotary without its slowest planes, which stay as they are: p-RoPE (Barbero et al. 2024).
+    """Rotary without the slowest planes, which are not rotated: p-RoPE (Barbero et al. 2024).
 
-    What turns slowly can carry meaning at any distance, but not exactly; what does not turn can do so exactly.
+    Slow planes can carry content at any distance only approximately; planes that are not rotated carry it exactly.
 
     Args:
-        kept: p, the share of the planes that are rotated: the fastest. With 1 it is RoPE, with 0 it has no positions.
+        kept: p, the fraction of planes that is rotated: the fastest. 1 is RoPE, 0 is no positions.
         head_dim, base, layout, fraction: as in `Rotary`.
 
     Raises:
@@ -119,10 +119,10 @@ class Truncated(Rotary):
 
 
 class TrainedFrequencies(Rotary):
-    """Rotary whose frequencies are trained, as theta_i exp(w_i) with w_i from 0; all heads and layers share them.
+    """Rotary with trained frequencies, theta_i exp(w_i) with w_i initialised to 0; shared by all heads and layers.
 
-    In which form LeRoPE trains them is not at hand; in the logarithm no frequency changes its sign, and a step of the
-    optimiser moves a fast one and a slow one by the same share. Angles are in float64, which a GPU has and MPS lacks.
+    LeRoPE's parametrisation is not available to us; in the logarithm no frequency changes its sign, and an optimiser
+    step changes fast and slow frequencies by the same factor. Angles are in float64, which MPS lacks.
 
     Args:
         head_dim, base, layout, fraction: as in `Rotary`.
@@ -140,12 +140,12 @@ class TrainedFrequencies(Rotary):
 
 
 class NopeHybrid(Rotary):
-    """Rotary, but for every fourth layer, which has no positions at all (Yang et al. 2025, "Rope to Nope and back").
+    """Rotary except in every fourth layer, which has no positions (Yang et al. 2025, "Rope to Nope and back").
 
-    Layers without positions may look anywhere by content alone, at any length. SmolLM3 and Llama 4 are built like that.
+    Layers without positions attend by content alone, at any length. SmolLM3 and Llama 4 use this pattern.
 
     Args:
-        every: the last layer of each `every` has no positions.
+        every: every `every`-th layer has no positions.
         head_dim, base, layout, fraction: as in `Rotary`.
 
     Raises:
@@ -162,7 +162,7 @@ class NopeHybrid(Rotary):
     ) -> None:
         super().__init__(head_dim, base, layout, fraction)
         if every < 2:
-            raise ValueError(f"every={every} must be at least 2: with 1 no layer has positions, which is pos=none")
+            raise ValueError(f"every={every} must be at least 2; with 1 no layer would have positions: use pos=none")
         self.every = every
         self.without = PositionScheme()
 
@@ -171,19 +171,19 @@ class NopeHybrid(Rotary):
 
 
 class Xpos(Rotary):
-    """Rotary, with scores that fall by zeta_i^((m-n)/S) in plane i, for causal models (Sun et al. 2022, section 3).
+    """Rotary with scores that decay by zeta_i^((m-n)/S) in plane i, for causal models (Sun et al. 2022, section 3).
 
-    Plane i of a query at m grows by zeta_i^(m/S), that of a key at n by zeta_i^(-n/S), with zeta_i = (2i/d + gamma)
-    / (1 + gamma). Only products have a meaning, so m and n count from the middle of the positions at hand, where
-    both factors stay small. What one call returns must not meet what another returned.
+    Plane i of a query at m is scaled by zeta_i^(m/S), that of a key at n by zeta_i^(-n/S), with zeta_i = (2i/d + gamma)
+    / (1 + gamma). Only products matter, so m and n are counted from the middle of the given positions, which keeps
+    both factors small. Queries and keys from different calls must not be combined.
 
-    A key n - m ahead of its query grows by zeta_0^((m-n)/S): it is hidden, but computed. So that it stays a float32
-    or bfloat16 number, a sequence spans at most `longest` positions: 32,861 with the default gamma and scale_base.
-    In float16 it stays one up to about 2,000. Blockwise attention (section 3.3) is not part of this.
+    A key n - m ahead of its query is scaled by zeta_0^((m-n)/S): it is masked, but computed. So that it stays finite in
+    float32 or bfloat16, a sequence spans at most `longest` positions: 32,861 with the default gamma and scale_base;
+    in float16 about 2,000. Blockwise attention (section 3.3) is not included.
 
     Args:
-        gamma: the smaller, the faster the fast planes fall.
-        scale_base: S, in positions; the larger, the slower all fall.
+        gamma: smaller values make the fast planes decay faster.
+        scale_base: S, in positions; larger values make all planes decay slower.
         head_dim, base, layout, fraction: as in `Rotary`.
 
     Raises:
@@ -220,15 +220,15 @@ class Xpos(Rotary):
 
 
 def permute_layout(weight: Tensor, heads: int, to: Layout) -> Tensor:
-    """Rows of a query or key projection, put in the order that the other layout of RoPE expects.
+    """Permute the rows of a query or key projection from the other layout of RoPE to layout `to`.
 
-    A model whose projections are permuted has with layout `to` the logits it had before with the other layout, as
-    in the conversion of LLaMA's weights. One direction is the exact inverse of the other. Every head is permuted alike.
+    A model with permuted projections has the same logits with layout `to` as before with the other layout, as in the
+    conversion of LLaMA's weights. The two directions are inverse to each other, and all heads are permuted alike.
 
     Args:
         weight: (H Dh, D), or a bias (H Dh,).
-        heads: H, of this projection: the keys of grouped-query attention have fewer.
-        to: the layout to come.
+        heads: H of this projection; keys of grouped-query attention have fewer.
+        to: the target layout.
 
     Raises:
         ValueError: if the rows are not H heads of an even size, or the layout is unknown.

@@ -123,7 +123,7 @@ def _band(axes: Any, points: Sequence[Point], color: str) -> None:
 
 
 def _gaps(axes: Any, points: Sequence[Point]) -> None:
-    """Over the tokens; grey where the baseline stands on the plateau."""
+    """Lines over the tokens; grey where the baseline is on the plateau."""
     known = [(point.tokens, point.gap.value, point.plateau) for point in points if point.gap is not None]
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
     for drawn, color in ((known, _MAIN), ([point for point in known if point[2]], _GREY)):

@@ -1,4 +1,4 @@
-"""The explorable page: a scheme's logits by distance, computed on the page, beside measured curves."""
+"""The interactive page: a scheme's logits by distance, computed in the browser, next to measured curves."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,39 +15,39 @@ from posenc.storage.csv_files import read_csv
 from posenc.storage.reading import read_mapping
 
 MATCHED = math.sqrt(2) * 0.02
-"""What `scale: matched` of the sinusoid comes to: token embeddings have a standard deviation of 0.02 at step 0."""
+"""Value of the sinusoid's `scale: matched`: token embeddings have a standard deviation of 0.02 at step 0."""
 
 SLIDERS = ("base", "fraction", "kept", "scale", "buckets", "max_distance")
-"""What measured settings have a number for, of what can be chosen on the page."""
+"""The controls of the page for which measured settings have a value."""
 
 Arm = dict[str, Any]
 """One curve of the page: scheme, name, values, source, setting, seeds, tokens, and x (in tokens), y, low, high."""
 
 
 def html(results: Path, conf: Path) -> str:
-    """The page, of every curves.csv under `results`; conf/pos says what the schemes' names stand for.
+    """The page for every curves.csv in `results`; conf/pos defines the schemes.
 
     Raises:
-        UserError: if there is none, or a file cannot be read.
+        UserError: if there are no curves, or a file cannot be read.
     """
     schemes = {file.stem: _scheme(file) for file in sorted((conf / "pos").glob("*.yaml"))}
     arms = [arm for file in sorted(results.rglob("curves.csv")) for arm in _arms(file, results, schemes)]
     if not arms:
-        raise UserError(f"--results={results}: no curves.csv of a scheme in it")
+        raise UserError(f"--results={results} has no curves.csv of a scheme")
     style = {scheme: look.on_a_page for scheme, look in looks([*schemes]).items()}
     data = {"looks": style, "measured": arms}
     return render("explore.html.j2", ("chart.js", "schemes.js", "explore.js"), data)
 
 
 def _scheme(file: Path) -> dict[str, Any]:
-    """The class and the values of a file of conf/pos, those of the file it builds on included."""
+    """The class and values of a file in conf/pos, including those of its defaults."""
     own = read_mapping(file)
-    below = [_scheme(file.with_name(f"{name}.yaml")) for name in own.pop("defaults", [])]
-    return {**(below[0] if below else {}), **own}
+    defaults = [_scheme(file.with_name(f"{name}.yaml")) for name in own.pop("defaults", [])]
+    return {**(defaults[0] if defaults else {}), **own}
 
 
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Arm]:
-    """The arms of one file that the page can name: without interventions, all values numbers that a slider has."""
+    """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source = file.parent.relative_to(results)
     rows = read_csv(file)
     if rows and "pos" not in rows[0]:
@@ -57,31 +57,31 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
     for key, measured in groupby(known, key=_key):
         corpus, setting, pos, tokens, lr, scale, base = key
         overrides = [] if setting in (BACKBONE, SEARCH) else setting.replace(",", "").split()
-        own = dict(word.removeprefix("pos.").split("=") for word in overrides if word.startswith("pos."))
+        own = dict(one.removeprefix("pos.").split("=") for one in overrides if one.startswith("pos."))
         chosen = {**schemes[pos], **{name: value for name, value in (("scale", scale), ("base", base)) if value}, **own}
-        rest = [word for word in overrides if not word.startswith("pos.")]
+        rest = [one for one in overrides if not one.startswith("pos.")]
         values = _values(chosen)
-        if values is None or any(word.startswith("intervention") for word in rest):
+        if values is None or any(one.startswith("intervention") for one in rest):
             continue
-        said = [corpus, "search" if setting == SEARCH else "", *rest, f"learning rate {lr}" if lr else ""]
+        parts = [corpus, "search" if setting == SEARCH else "", *rest, f"learning rate {lr}" if lr else ""]
         yield {
             "scheme": str(chosen["_target_"]).rpartition(".")[2],
             "name": pos,
             "values": values,
             "source": f"results/{source.as_posix()}",
-            "setting": ", ".join(filter(None, said)),
+            "setting": ", ".join(filter(None, parts)),
             "tokens": int(float(tokens)),
             **_curve(list(measured)),
         }
 
 
 def _key(row: Mapping[str, str]) -> tuple[str, ...]:
-    """What the runs of one arm share."""
+    """Identifies the arm of a row."""
     return tuple(row[name] for name in ("corpus", "setting", "pos", "tokens", "lr", "scale", "base"))
 
 
 def _as_in_a_study(row: Mapping[str, str], budget: float) -> dict[str, str]:
-    """A row of the report's curves.csv as one of a study's."""
+    """Convert a row of a report's curves.csv to the columns of a study's."""
     known = {"corpus": "", "setting": row["setting"] or BACKBONE, "lr": "", "scale": "", "base": ""}
     return {
         **known,
@@ -94,7 +94,7 @@ def _as_in_a_study(row: Mapping[str, str], budget: float) -> dict[str, str]:
 
 
 def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
-    """What the sliders have of a scheme's values; None where it has a value that none of them can say."""
+    """A scheme's values for the sliders; None if it has a value that they cannot represent."""
     own = {name: MATCHED if value == "matched" else value for name, value in chosen.items() if name in SLIDERS}
     if "tokens" in chosen or "learned" in own.values():
         return None
@@ -102,7 +102,7 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _curve(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The mean over seeds at the tokens where all have one, with its interval."""
+    """Mean over seeds with its interval, at the tokens that all seeds have."""
     seeds: dict[int, dict[float, float]] = {}
     for row in rows:
         seeds.setdefault(int(row["seed"]), {})[float(row["at_tokens"])] = float(row["val_loss"])

@@ -1,10 +1,10 @@
 "use strict";
-// One line chart in SVG: bands below, lines above them, a legend, and the values under the pointer or the arrow keys.
+// A line chart in SVG: bands, lines, a legend, and a readout of the values under the pointer or by the arrow keys.
 //
-// drawChart(host, spec) draws into an element, and again when its width changes. spec:
-//   x, y    {title, log, reversed, range: [low, high], ticks: [values], suffix, digits}; all but the title may be left out
-//   series  [{name, colour, dash: as in SVG, x, y, low, high, width, marks, quiet}]; quiet ones are in no legend and under no pointer
-//   lines   [{y or x, text, dash}]: what is held against, with its name in the right margin
+// drawChart(host, spec) draws into an element, and redraws when its width changes. spec:
+//   x, y    {title, log, reversed, range: [low, high], ticks: [values], suffix, digits}; all but the title are optional
+//   series  [{name, colour, dash: as in SVG, x, y, low, high, width, marks, quiet}]; quiet ones are not in the legend or readout
+//   lines   [{y or x, text, dash}]: reference lines, labelled in the right margin
 const drawChart = (() => {
   const LABEL = 14;
   let charts = 0;
@@ -17,18 +17,18 @@ const drawChart = (() => {
     return parent.appendChild(child);
   }
 
-  // Where the values of an axis lie, and a place in pixels for each.
+  // The range of an axis, and the mapping from values to pixels.
   function scale(axis, values, from, to) {
     const usable = values.filter((value) => Number.isFinite(value) && (!axis.log || value > 0));
     let [low, high] = axis.range ?? [Math.min(...usable), Math.max(...usable)];
     if (!(high > low)) [low, high] = axis.log ? [low / 2 || 1, low * 2 || 10] : [low - 1, low + 1];
-    const onAxis = axis.log ? (value) => Math.log(Math.max(value, low * 1e-9)) : (value) => value;
+    const transform = axis.log ? (value) => Math.log(Math.max(value, low * 1e-9)) : (value) => value;
     const [start, end] = axis.reversed ? [to, from] : [from, to];
-    const place = (value) => start + ((onAxis(value) - onAxis(low)) / (onAxis(high) - onAxis(low))) * (end - start);
-    return { low, high, place };
+    const pixel = (value) => start + ((transform(value) - transform(low)) / (transform(high) - transform(low))) * (end - start);
+    return { low, high, pixel };
   }
 
-  // Round values between the ends: 1, 2 and 5 times powers of ten.
+  // Round values within the range: 1, 2 and 5 times powers of ten.
   function ticks(axis, { low, high }, count) {
     if (axis.ticks) return axis.ticks.filter((value) => value >= low && value <= high);
     if (axis.log) {
@@ -46,12 +46,12 @@ const drawChart = (() => {
 
   const shown = (value, suffix = "") => Number(value.toPrecision(6)).toLocaleString("en") + suffix;
 
-  // A path through the points that are known; a gap where they are not.
+  // A path through the finite points, with gaps in between.
   function path(xs, ys, x, y) {
     let pen = "M";
     return xs.map((value, at) => {
       if (!Number.isFinite(ys[at]) || ys[at] === null) { pen = "M"; return ""; }
-      const point = `${pen}${x.place(value).toFixed(1)},${y.place(ys[at]).toFixed(1)}`;
+      const point = `${pen}${x.pixel(value).toFixed(1)},${y.pixel(ys[at]).toFixed(1)}`;
       pen = "L";
       return point;
     }).join("");
@@ -59,15 +59,15 @@ const drawChart = (() => {
 
   function drawAxes(svg, spec, x, y, { left, right, top, bottom, width, height }) {
     let free = 0;
-    for (const value of ticks(spec.x, x, Math.max(5, width / 90)).sort((one, other) => x.place(one) - x.place(other))) {
-      const at = x.place(value), text = shown(value, spec.x.suffix), half = 4 * text.length;
+    for (const value of ticks(spec.x, x, Math.max(5, width / 90)).sort((one, other) => x.pixel(one) - x.pixel(other))) {
+      const at = x.pixel(value), text = shown(value, spec.x.suffix), half = 4 * text.length;
       add(svg, "line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom });
       if (at - half < free) continue;
       add(svg, "text", { x: at, y: bottom + 17, "text-anchor": "middle" }, text);
       free = at + half + 4;
     }
     for (const value of ticks(spec.y, y, Math.max(4, height / 45))) {
-      const at = y.place(value);
+      const at = y.pixel(value);
       add(svg, "line", { class: "grid", x1: left, x2: right, y1: at, y2: at });
       add(svg, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, shown(value, spec.y.suffix));
     }
@@ -76,17 +76,17 @@ const drawChart = (() => {
     add(svg, "text", { class: "y-title", x: 14, y: middle, transform: `rotate(-90 14 ${middle})`, "text-anchor": "middle" }, spec.y.title);
   }
 
-  // Lines across, their names beside the plot, moved apart where they would overprint.
+  // Reference lines with labels next to the plot, moved apart if they would overlap.
   function drawLines(svg, lines, x, y, { left, right, top, bottom }) {
     for (const line of lines.filter((line) => line.x !== undefined)) {
-      const at = x.place(line.x);
+      const at = x.pixel(line.x);
       add(svg, "line", { class: "held", x1: at, x2: at, y1: top, y2: bottom, "stroke-dasharray": line.dash ?? "" });
       add(svg, "text", { class: "soft", x: at - 5, y: bottom - 6, "text-anchor": "end" }, line.text);
     }
     const across = lines.filter((line) => line.y >= y.low && line.y <= y.high).sort((one, other) => other.y - one.y);
     let free = top;
     for (const [number, line] of across.entries()) {
-      const at = y.place(line.y);
+      const at = y.pixel(line.y);
       const below = across.length - number - 1;
       const label = Math.min(Math.max(at + 4, free), bottom - below * LABEL);
       free = label + LABEL;
@@ -105,7 +105,7 @@ const drawChart = (() => {
       const style = `stroke:${one.colour};stroke-width:${one.width ?? 2.2}`;
       add(plot, "path", { class: "line", "data-name": one.name, d: path(one.x, one.y, x, y), style, "stroke-dasharray": one.dash ?? "" });
       if (one.marks) one.x.forEach((value, at) =>
-        add(plot, "circle", { cx: x.place(value), cy: y.place(one.y[at]), r: 3.2, style: `fill:${one.colour}` }));
+        add(plot, "circle", { cx: x.pixel(value), cy: y.pixel(one.y[at]), r: 3.2, style: `fill:${one.colour}` }));
     }
   }
 
@@ -119,39 +119,39 @@ const drawChart = (() => {
     }
   }
 
-  // The values nearest to a place across, on a line of text that a screen reader reads too.
+  // The values nearest to a position on the x axis, as text that screen readers can read.
   function reader(host, svg, spec, x, { top, bottom, width }) {
     const named = spec.series.filter((one) => !one.quiet && one.x.length);
     const mark = add(svg, "line", { class: "mark", y1: top, y2: bottom, visibility: "hidden" });
     const values = add(host, "p", { class: "values", role: "status" });
-    const places = [...new Set(named.flatMap((one) => one.x))].sort((one, other) => x.place(one) - x.place(other));
+    const positions = [...new Set(named.flatMap((one) => one.x))].sort((one, other) => x.pixel(one) - x.pixel(other));
     const digits = spec.y.digits ?? 3;
     let chosen = -1;
 
     function nearest(list, to) {
-      return list.reduce((best, value, at) => (Math.abs(x.place(value) - to) < Math.abs(x.place(list[best]) - to) ? at : best), 0);
+      return list.reduce((best, value, at) => (Math.abs(x.pixel(value) - to) < Math.abs(x.pixel(list[best]) - to) ? at : best), 0);
     }
     function read(to) {
       chosen = to;
-      const at = places[chosen];
+      const at = positions[chosen];
       mark.setAttribute("visibility", "visible");
-      for (const end of ["x1", "x2"]) mark.setAttribute(end, x.place(at));
+      for (const end of ["x1", "x2"]) mark.setAttribute(end, x.pixel(at));
       const parts = named.map((one) => {
-        const point = nearest(one.x, x.place(at));
+        const point = nearest(one.x, x.pixel(at));
         const range = one.low ? ` (${one.low[point].toFixed(digits)} to ${one.high[point].toFixed(digits)})` : "";
-        return Math.abs(x.place(one.x[point]) - x.place(at)) > 12 || one.y[point] === null ? "" : `${one.name} ${one.y[point].toFixed(digits)}${range}`;
+        return Math.abs(x.pixel(one.x[point]) - x.pixel(at)) > 12 || one.y[point] === null ? "" : `${one.name} ${one.y[point].toFixed(digits)}${range}`;
       });
       values.textContent = `${spec.x.title} ${shown(at, spec.x.suffix)}: ${parts.filter(Boolean).join(" · ")}`;
     }
     svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect();
-      if (places.length) read(nearest(places, ((event.clientX - box.left) / box.width) * width));
+      if (positions.length) read(nearest(positions, ((event.clientX - box.left) / box.width) * width));
     });
     svg.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!by || !places.length) return;
+      if (!by || !positions.length) return;
       event.preventDefault();
-      read(Math.min(Math.max(chosen + by, 0), places.length - 1));
+      read(Math.min(Math.max(chosen + by, 0), positions.length - 1));
     });
   }
 

@@ -23,7 +23,7 @@ const LOGITS = (() => {
 
   const project = (rows, x) => rows.map((row) => row.reduce((sum, weight, at) => sum + weight * x[at], 0));
 
-  // Two tokens whose embeddings correlate as asked, and a projection that makes both query and key.
+  // Two tokens whose embeddings have the given correlation, and a projection for both query and key.
   function draw(random, likeness) {
     const query = random(WIDTH, 0.02), other = random(WIDTH, 0.02);
     const key = query.map((value, at) => likeness * value + Math.sqrt(1 - likeness ** 2) * other[at]);
@@ -52,17 +52,17 @@ const LOGITS = (() => {
 })();
 
 (() => {
-  // The sliders; all but the first set what the scheme's class calls so.
+  // The sliders; all but the first are arguments of the scheme's class.
   const CONTROLS = {
     likeness: { label: "correlation of the two tokens", low: 0, high: 1, start: 0.5, step: 0.05 },
     base: { label: "base", low: 2, high: 1e6, start: 1e4, log: true },
     fraction: { label: "fraction of each head that is rotated", low: 1 / 16, high: 1, start: 1, step: 1 / 16 },
-    kept: { label: "share of the planes that turn, the fastest", low: 0, high: 1, start: 0.75, step: 1 / 16 },
+    kept: { label: "fraction of the planes that is rotated, the fastest", low: 0, high: 1, start: 0.75, step: 1 / 16 },
     scale: { label: "amplitude", low: 0.01, high: 1, start: 0.1, log: true },
     slope: { label: "slope (four heads have 1/4 to 1/256)", low: 1 / 256, high: 1, start: 1 / 16, log: true },
     buckets: { label: "buckets", low: 4, high: 64, start: 32, step: 2 },
-    max_distance: { label: "distance from which all share a bucket", low: 64, high: 256, start: 128, step: 1 },
-    spread: { label: "standard deviation of the numbers (0.02 at step 0)", low: 0.01, high: 1, start: 0.1, log: true },
+    max_distance: { label: "distance from which all share the last bucket", low: 64, high: 256, start: 128, step: 1 },
+    spread: { label: "standard deviation of the scalars (0.02 at step 0)", low: 0.01, high: 1, start: 0.1, log: true },
     r1: { label: "r₁", low: 0.01, high: 2, start: 1, log: true },
     r2: { label: "r₂", low: 0.01, high: 1, start: 0.5, log: true },
   };
@@ -72,18 +72,18 @@ const LOGITS = (() => {
   const [chosen, measuredIn, named] = ["scheme", "measured", "named"].map((id) => document.getElementById(id));
   let seed = 1;
 
-  // A slider runs from 0 to 1,000; its value is rounded as a person would write it.
+  // A slider runs from 0 to 1,000; its value is rounded to two digits or the step.
   function value(name) {
     const { low, high, log, step } = CONTROLS[name], share = form.elements[name].value / 1000;
     const exact = log ? low * (high / low) ** share : low + (high - low) * share;
     return step ? Math.round(exact / step) * step : Number(exact.toPrecision(2));
   }
-  function place(name) {
+  function initial(name) {
     const { low, high, log, start } = CONTROLS[name];
     return Math.round(1000 * (log ? Math.log(start / low) / Math.log(high / low) : (start - low) / (high - low)));
   }
 
-  // How far a measured setting is from the chosen one: in factors, over the controls that both have.
+  // Distance between a measured setting and the chosen one: sum of log ratios over the controls that both have.
   const far = (arm, settings) => Object.entries(settings).reduce((sum, [name, number]) =>
     sum + (arm.values[name] > 0 ? Math.abs(Math.log((number || 1e-3) / arm.values[name])) : 0), 0);
 
@@ -112,7 +112,7 @@ const LOGITS = (() => {
 
   function drawMeasured(arm) {
     const host = document.getElementById("loss");
-    named.textContent = arm ? `Measured: ${text(arm)}.` : "There is no curve of this scheme in results/ yet.";
+    named.textContent = arm ? `Measured: ${text(arm)}.` : "There is no curve for this scheme in results/ yet.";
     host.hidden = measuredIn.parentElement.hidden = !arm;
     if (!arm) return;
     const series = [...beside(arm).map((other) => curve(other, 1)), curve(arm, 2.8)];
@@ -154,7 +154,7 @@ const LOGITS = (() => {
     const row = document.getElementById("sliders").appendChild(document.createElement("label"));
     row.dataset.control = name;
     row.append(label, document.createElement("span"), Object.assign(document.createElement("input"), { type: "range", name, max: 1000 }));
-    form.elements[name].value = place(name);
+    form.elements[name].value = initial(name);
   }
   document.getElementById("again").addEventListener("click", () => { seed += 1; draw(); });
   form.addEventListener("input", draw);

@@ -1,6 +1,6 @@
 "use strict";
-// The position schemes of src/posenc/positions in numbers, by class, each behind the same hooks: `embed` changes a token's
-// embedding at its position, `product` is the query times the key at a distance, `bias` is added to the logit.
+// The position schemes of src/posenc/positions, by class, with the same hooks: `embed` changes a token's embedding at its
+// position, `product` is the dot product of query and key at a distance, `bias` is added to the logit.
 const SCHEMES = (() => {
   const plain = {
     embed: (tokens) => tokens,
@@ -9,8 +9,8 @@ const SCHEMES = (() => {
   };
   const frequencies = (size, base) => Array.from({ length: size / 2 }, (_, plane) => base ** ((-2 * plane) / size));
 
-  // (R_m q) . (R_n k) with m - n the distance: planes (i, i + d/2) turn by theta_i, the channels after them do not.
-  function turned(q, k, distance, theta) {
+  // (R_m q) . (R_n k) with m - n the distance: planes (i, i + d/2) are rotated, the remaining channels are not.
+  function rotated(q, k, distance, theta) {
     const half = theta.length;
     let sum = plain.product(q.slice(2 * half), k.slice(2 * half));
     theta.forEach((frequency, i) => {
@@ -21,7 +21,7 @@ const SCHEMES = (() => {
     return sum;
   }
 
-  // As in T5: the first half of the buckets hold one distance each, the others longer and longer ranges.
+  // As in T5: the first half of the buckets hold one distance each, the others logarithmic ranges.
   function bucket(distance, buckets, longest) {
     const half = Math.floor(buckets / 2), rest = buckets - half;
     if (distance < half) return distance;
@@ -43,13 +43,13 @@ const SCHEMES = (() => {
     Rotary: {
       ...plain, label: "rope", controls: ["base", "fraction"],
       formula: "planes of q and k are rotated by mθᵢ; θᵢ = base^(−2i/d), d the rotated channels",
-      product: (q, k, distance, { base, fraction }) => turned(q, k, distance, frequencies(Math.round(q.length * fraction), base)),
+      product: (q, k, distance, { base, fraction }) => rotated(q, k, distance, frequencies(Math.round(q.length * fraction), base)),
     },
     Truncated: {
       ...plain, label: "rope_truncated", controls: ["base", "kept"],
       formula: "as RoPE, but the slowest planes are not rotated",
       product: (q, k, distance, { base, kept }) =>
-        turned(q, k, distance, frequencies(q.length, base).map((theta, i, all) => (i < Math.round(kept * all.length) ? theta : 0))),
+        rotated(q, k, distance, frequencies(q.length, base).map((theta, i, all) => (i < Math.round(kept * all.length) ? theta : 0))),
     },
     Alibi: {
       ...plain, label: "alibi", controls: ["slope"], formula: "q · k / √d − slope · distance",
@@ -57,7 +57,7 @@ const SCHEMES = (() => {
     },
     T5: {
       ...plain, label: "t5", controls: ["buckets", "max_distance", "spread"],
-      formula: "q · k / √d + √d · (a trained number for the bucket of the distance; here random numbers)",
+      formula: "q · k / √d + √d · (a trained scalar for the distance's bucket; here random)",
       bias: (distance, { buckets, max_distance, spread }, channels, numbers) =>
         Math.sqrt(channels) * spread * numbers[bucket(distance, buckets, max_distance)],
     },
