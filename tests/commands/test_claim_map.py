@@ -1,21 +1,17 @@
 """The claim map from its plan to its figure, through the real commands."""
 
 import shlex
-import subprocess
-import sys
 
 import pytest
 import yaml
 
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import ROOT, python
 
 SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
 
 
 def command(folder, *arguments):
-    result = subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=folder, env=clean_environment(), capture_output=True, text=True
-    )
+    result = python(*arguments, cwd=folder)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -63,7 +59,6 @@ def test_taking_runs_in_again_changes_nothing(folder):
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path):
-    line = [sys.executable, "-m", "posenc.claim_map", "--results", str(tmp_path)]
-    result = subprocess.run(line, env=clean_environment(), capture_output=True, text=True)
+    result = python("-m", "posenc.claim_map", "--results", tmp_path)
     assert result.returncode == 2
     assert f"--results={tmp_path}: {tmp_path}/plan.yaml cannot be read" in result.stderr
