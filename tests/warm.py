@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 NUMBER = struct.Struct("i")
 
@@ -36,8 +37,8 @@ class Started:
 
     def __init__(self, pythons: socket.socket, arguments: Sequence[object], cwd: Path, env: Mapping[str, str]) -> None:
         self.args = [str(argument) for argument in arguments]
-        self.returncode: int | None = None
-        self._printed = (tempfile.TemporaryFile(), tempfile.TemporaryFile())  # noqa: SIM115 - closed at the end
+        self.returncode: int | Any = None  # as subprocess.Popen has it
+        self._printed = [tempfile.TemporaryFile("w+") for _ in ("stdout", "stderr")]  # noqa: SIM115 - closed at the end
         self._told, tell = os.pipe()
         files = [*(file.fileno() for file in self._printed), tell]
         socket.send_fds(pythons, [json.dumps([self.args, str(cwd), dict(env)]).encode()], files)
@@ -47,7 +48,7 @@ class Started:
     def _number(self) -> int:
         return NUMBER.unpack(os.read(self._told, NUMBER.size))[0]
 
-    def poll(self) -> int | None:
+    def poll(self) -> int | Any:
         """The exit code; None while it goes on."""
         if self.returncode is None and select.select([self._told], [], [], 0)[0]:
             self.returncode = self._number()
@@ -60,7 +61,7 @@ class Started:
         self.poll()
         for file in self._printed:
             file.seek(0)
-        out, err = (file.read().decode().replace("\r\n", "\n") for file in self._printed)
+        out, err = (file.read() for file in self._printed)
         return out, err
 
     def send_signal(self, signum: int) -> None:
@@ -111,7 +112,6 @@ class Warm:
         """What subprocess.run([sys.executable, *arguments]) would return, with what was printed as text."""
         with self.start(*arguments, cwd=cwd, env=env) as started:
             out, err = started.communicate(timeout)
-        assert started.returncode is not None
         return subprocess.CompletedProcess(started.args, started.returncode, out, err)
 
     def close(self) -> None:
