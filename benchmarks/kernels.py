@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from turns import wait_for
 
 from posenc.model import Transformer
-from posenc.model.cross_entropy import ALIGNED, CHUNK, LARGE
+from posenc.model.cross_entropy import ALIGNMENT, CHUNK, LARGE_VOCAB
 from posenc.objectives.objective import loss_of
 from posenc.positions import Rotary
 from posenc.training.optim import AdamW
@@ -167,11 +167,11 @@ def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], Part]:
     found = {}
     for name, (inputs, outputs) in sizes.items():
         found |= products(name, "backward", shape.tokens, inputs, outputs)
-    if shape.vocab_size < LARGE:
+    if shape.vocab_size < LARGE_VOCAB:
         return found | products(HEAD, "backward", shape.tokens, width, shape.vocab_size)
     # A large vocabulary's logits come in chunks, whose gradient is made while they are at hand: in the forward, as the
     # whole of the cross-entropy.
-    columns = -(-shape.vocab_size // ALIGNED) * ALIGNED
+    columns = -(-shape.vocab_size // ALIGNMENT) * ALIGNMENT
     for rows in {min(CHUNK, shape.tokens), shape.tokens % CHUNK} - {0}:
         found |= products(HEAD, "forward", rows, width, columns)
     return found

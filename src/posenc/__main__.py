@@ -1,27 +1,27 @@
-"""The command `posenc`, also `python -m posenc`: a table of commands, of which only the one asked for is imported."""
+"""The `posenc` command, also `python -m posenc`: dispatches to a subcommand and imports only that one."""
 
 import sys
 from importlib import import_module
 from importlib.metadata import version
 
 COMMANDS = {
-    "train": "train one model, or with -m a sweep of them",
+    "train": "train one model, or a sweep with -m",
     "report": "compare the runs of a sweep: tables, figures, a page",
     "extrapolate": "evaluate finished runs in longer windows",
-    "sample": "text from a finished run",
-    "export": "a finished run as a model of Hugging Face's transformers",
-    "explore": "docs/explore.html: logits by distance beside measured curves",
-    "profile": "where the time of a training step goes",
-    "claim_map": "how RoPE's advantage changes with the budget",
-    "why": "how much of it each intervention explains",
-    "wandb_report": "a report of a sweep on W&B's server",
+    "sample": "generate text from a finished run",
+    "export": "convert a finished run to a Hugging Face transformers model",
+    "explore": "build docs/explore.html: logits by distance next to measured curves",
+    "profile": "show where the time of a training step goes",
+    "claim_map": "plot how RoPE's advantage changes with the budget",
+    "why": "show how much of the advantage each intervention explains",
+    "wandb_report": "create a report of a sweep on W&B's server",
 }
 
-USAGE = "usage: posenc COMMAND ...\n\n{}\n\n`posenc COMMAND --help` says more; `posenc --version` prints the version."
+USAGE = "usage: posenc COMMAND ...\n\n{}\n\nSee `posenc COMMAND --help`; `posenc --version` prints the version."
 
 
 def main() -> None:
-    """Give the rest of the command line to the command that it begins with."""
+    """Run the subcommand named by the first argument."""
     command = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if command in COMMANDS:
         sys.argv = [f"posenc {command}", *sys.argv[2:]]
@@ -31,7 +31,7 @@ def main() -> None:
     elif command in ("-h", "--help"):
         print(USAGE.format("\n".join(f"  {name:14}{what}" for name, what in COMMANDS.items())))
     else:
-        print(f"posenc: {command} is not a command; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"posenc: {command} is not a command; choose from {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -1,6 +1,6 @@
-"""Bounds that a signature states, such as `base: Positive`; the configuration is held to them before anything is built.
+"""Bounds for constructor signatures, such as `base: Positive`; the configuration is validated against them.
 
-Others are written in place: `Annotated[int, Gt(257)]`. A class that is called directly does not look at them.
+Others are written inline: `Annotated[int, Gt(257)]`. They are not checked when a class is called directly.
 """
 
 from typing import Annotated

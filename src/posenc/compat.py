@@ -1,7 +1,7 @@
-"""Private parts of libraries that are needed, each with its reason and the version it was seen in.
+"""Every use of a library's private API, each with its reason and the version it was written against.
 
-tests/test_compat.py looks for each of them in the installed versions. `positions.tables.ExactTable` overrides
-`nn.Module._apply` (torch 2.13): it is where a cast of a module reaches its buffers.
+tests/test_compat.py checks that each of them exists in the installed versions. `positions.tables.ExactTable` also
+overrides `nn.Module._apply` (torch 2.13), through which a cast of a module reaches its buffers.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,12 +24,12 @@ def without_sigterm_broadcast(trainer: "Trainer") -> None:
 
 
 def import_dynamo() -> None:
-    """torch 2.13: an optimiser imports it at its first step, which would count as training."""
+    """torch 2.13: an optimiser imports it at its first step, which would count as training time."""
     import torch._dynamo  # noqa: F401
 
 
 def without_autocast(like: "Tensor") -> "AbstractContextManager[object]":
-    """Products in float32, on the device of a tensor. torch 2.11 knows no autocast of shapes alone, and refuses it."""
+    """Disable autocast on the device of a tensor. torch 2.11 raises an error for autocast on the meta device."""
     from contextlib import nullcontext
 
     import torch
@@ -38,28 +38,28 @@ def without_autocast(like: "Tensor") -> "AbstractContextManager[object]":
 
 
 def softmax_backward(gradient: "Tensor", probs: "Tensor") -> "Tensor":
-    """torch 2.13: the gradient of the logits of a softmax over the last dimension; autograd alone has a public name."""
+    """torch 2.13: the gradient of a softmax's logits, over the last dimension; there is no public function for it."""
     import torch
 
     return torch._softmax_backward_data(gradient, probs, -1, probs.dtype)
 
 
 def hydra_arguments() -> "argparse.ArgumentParser":
-    """hydra-core 1.3.8: the parser of its command line; there is no other list of its flags."""
+    """hydra-core 1.3.8: its command-line parser, the only list of its flags."""
     from hydra._internal.utils import get_args_parser
 
     return get_args_parser()
 
 
 def basic_launcher() -> Any:
-    """hydra-core 1.3.8: the class that runs a sweep's jobs one after the other; it has no public name."""
+    """hydra-core 1.3.8: the launcher that runs a sweep's jobs sequentially; it has no public name."""
     from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 
     return BasicLauncher
 
 
 def wandb_service() -> "subprocess.Popen[bytes] | None":
-    """wandb 0.31.0: the process that uploads; None if there is none, or it is not ours to end."""
+    """wandb 0.31.0: the process that uploads; None if there is none, or another process owns it."""
     try:
         from wandb.sdk import wandb_setup
 

@@ -1,28 +1,28 @@
-"""What goes wrong without being a fault of the program, told in one sentence; no traceback is shown for it."""
+"""Errors that are not bugs of the program; they are reported in one sentence without a traceback."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 FAILED = 1
-"""Exit code of a run that ended, or of a sweep in which one did."""
+"""Exit code of a failed run, or of a sweep with a failed run."""
 
 MISUSE = 2
-"""Exit code of a wrong command."""
+"""Exit code of an invalid command."""
 
 
 class UserError(Exception):
-    """A wrong key, value, file or directory, found before anything is trained. The message is the whole explanation."""
+    """An invalid key, value, file or directory, found before training starts. The message is the full explanation."""
 
 
 class RunError(Exception):
-    """What ended a run while it went on: a full disk, too little memory, a loss that is NaN or infinite.
+    """A failure during training: a full disk, out of memory, a loss that is NaN or infinite.
 
-    The message is the whole explanation.
+    The message is the full explanation.
     """
 
 
 class Stopped(BaseException):
-    """A signal asked this process to end; not an error, so that nothing takes it for one.
+    """A signal asked this process to exit. A BaseException, so that `except Exception` does not catch it.
 
     Args:
         signum: the signal.
@@ -30,7 +30,7 @@ class Stopped(BaseException):
     """
 
     def __init__(self, signum: int, message: str) -> None:
-        super().__init__(signum, message)  # all that it is made of, so that it passes between processes
+        super().__init__(signum, message)  # all arguments, so that it can be pickled
         self.signum, self.message = signum, message
 
     def __str__(self) -> str:
@@ -38,31 +38,31 @@ class Stopped(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """As a shell has it: 130 after Ctrl-C, 143 after SIGTERM."""
+        """As in a shell: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self.signum
 
 
 def first_line(error: BaseException) -> str:
-    """What a library's error says, in one line."""
+    """The first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def printable(text: str) -> str:
-    """What may be shown on a terminal: a name may hold what starts a new line, or moves, colours or reverses it."""
+    """Text that is safe to print: control characters, which could forge lines or colours, are replaced by spaces."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for several lines."""
+    """The same for text with several lines."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 @contextmanager
 def needed_for(what: str) -> Iterator[None]:
-    """Around the import of a package that only some runs need.
+    """Wraps the import of an optional package.
 
     Args:
-        what: needs it, as on the command line.
+        what: what needs it, as on the command line.
 
     Raises:
         UserError: if it is not installed.
@@ -74,5 +74,5 @@ def needed_for(what: str) -> Iterator[None]:
 
 
 def missing_package(error: ModuleNotFoundError, what: str = "this") -> str:
-    """The sentence for a package that is not there."""
+    """The message for a missing package."""
     return f"{what} needs the package {str(error.name).partition('.')[0]}, which is not installed: see requirements.txt"

@@ -1,11 +1,14 @@
 """The claim map from its plan to its figure, through the real commands."""
 
 import shlex
+import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.conftest import ROOT, python
+from posenc.commands.claim_map import main
+from tests.conftest import ROOT, only, python
 
 SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
 
@@ -56,6 +59,32 @@ def test_taking_runs_in_again_changes_nothing(folder):
     before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
     command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")
     assert {file.name: file.read_bytes() for file in (folder / "kept").iterdir()} == before
+
+
+def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, tmp_path, capsys):
+    kept, runs = tmp_path / "kept", tmp_path / "runs"
+    kept.mkdir()
+    shutil.copy(folder / "kept" / "plan.yaml", kept)
+    trained = only(folder / "runs" / "claim_map" / "rope")
+    broken = {
+        "config.yaml": ("seed", "["),
+        "metrics.csv": ("step", "pets"),
+        "summary.json": ("bigram_loss", "bigram"),
+        "another/config.yaml": ("  pos: rope", "  pos: compass"),
+    }
+    shutil.copytree(trained, runs / "sound" / trained.name)
+    for file, (there, instead) in broken.items():
+        damaged = runs / file.replace("/", "-") / trained.name
+        shutil.copytree(trained, damaged)
+        damaged = damaged / Path(file).name
+        assert there in damaged.read_text()
+        damaged.write_text(damaged.read_text().replace(there, instead, 1))
+    main([str(runs), str(tmp_path / "nowhere"), "--results", str(kept)])
+    assert len((kept / "runs.csv").read_text().splitlines()) == 1 + 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == len(broken) + 1, said
+    for place in (tmp_path / "nowhere", *(runs / file.replace("/", "-") for file in broken)):
+        assert sum(str(place) in line for line in said) == 1, said
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path):

@@ -48,7 +48,7 @@ def test_what_is_no_command_is_told_in_a_sentence(capsys, monkeypatch):
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2
-    assert capsys.readouterr().err.startswith("posenc: trian is not a command; there are train, ")
+    assert capsys.readouterr().err.startswith("posenc: trian is not a command; choose from train, ")
 
 
 @pytest.mark.parametrize("command", [["posenc"], ["train.py"]])

@@ -168,7 +168,7 @@ def test_a_full_disk_names_the_file_and_the_bytes(tmp_path):
 
 
 def test_the_rest_of_a_text_that_takes_long_to_count_is_more_than_was_counted(monkeypatch):
-    monkeypatch.setattr("posenc.data.cache.COUNTED", -1.0)
+    monkeypatch.setattr("posenc.data.cache.MAX_BIGRAM_TOKENS", -1.0)
     writer = TokenWriter(np.dtype("uint16"), lambda: iter([]))
     writer.chunks = iter([IDS, IDS])
     assert writer.needed() == "more than 10,000 bytes"

@@ -156,7 +156,7 @@ def test_two_interventions_go_together():
         ),
         (lambda: OffsetMask(PositionScheme(), 2, [1], start=5, stop=4), "start=5 must not be after stop=4"),
         (lambda: OnlyLayers(PositionScheme(), []), r"in_layers=\[\] must be"),
-        (lambda: FollowingAmplitude(Rotary(8)), "additive scheme, such as pos=sinusoidal: Rotary is none"),
+        (lambda: FollowingAmplitude(Rotary(8)), "additive scheme, such as pos=sinusoidal: Rotary is not"),
     ],
 )
 def test_impossible_values_are_refused(make, sentence):

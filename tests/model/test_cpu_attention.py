@@ -1,4 +1,4 @@
-"""Causal attention by products, against torch's own."""
+"""Blockwise causal attention against torch's own."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.model.cpu_attention import BLOCK, causal_products
+from posenc.model.cpu_attention import BLOCK, causal_attention
 
 
 def example(length: int, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -24,7 +24,7 @@ SCALE = 8**-0.5
 
 
 def ours_of(q, k, v):
-    return causal_products(q, k, v, SCALE)
+    return causal_attention(q, k, v, SCALE)
 
 
 def torch_s_own(q, k, v):

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from posenc.model import Transformer
-from posenc.model.cross_entropy import CHUNK, LARGE, summed_cross_entropy
-from posenc.objectives.objective import UNSEEN, loss, loss_of
+from posenc.model.cross_entropy import CHUNK, LARGE_VOCAB, summed_cross_entropy
+from posenc.objectives.objective import IGNORE_INDEX, loss, loss_of
 from posenc.positions import Rotary
 
 SUMMED = 1e-5
@@ -19,14 +19,14 @@ def example(rows: int, vocab: int, dtype: torch.dtype = torch.float64) -> tuple[
     x = torch.randn(rows, 8, generator=generator, dtype=dtype).requires_grad_()
     weight = torch.randn(vocab, 8, generator=generator, dtype=dtype).requires_grad_()
     targets = torch.randint(vocab, (rows,), generator=generator)
-    return x, weight, targets.masked_fill(torch.arange(rows) % 7 == 3, UNSEEN)
+    return x, weight, targets.masked_fill(torch.arange(rows) % 7 == 3, IGNORE_INDEX)
 
 
 @pytest.mark.parametrize("rows", [1, CHUNK, CHUNK + 1, 2 * CHUNK + 100])
 def test_values_and_gradients_are_those_of_whole_logits(rows):
     x, weight, targets = example(rows, 11)
-    ours = summed_cross_entropy(x, weight, targets, UNSEEN)
-    theirs = F.cross_entropy(x @ weight.T, targets, ignore_index=UNSEEN, reduction="sum")
+    ours = summed_cross_entropy(x, weight, targets, IGNORE_INDEX)
+    theirs = F.cross_entropy(x @ weight.T, targets, ignore_index=IGNORE_INDEX, reduction="sum")
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)  # it is summed in float32
     for one, other in zip(
         torch.autograd.grad(3 * ours, (x, weight)), torch.autograd.grad(3 * theirs, (x, weight)), strict=True
@@ -39,9 +39,9 @@ def test_logits_are_made_in_multiples_of_64_and_the_rest_is_neither_in_the_loss_
     for vocab in (65, 128, 129):
         x, weight, targets = example(20, vocab)
         with FlopCounterMode(display=False) as counter:
-            summed = summed_cross_entropy(x, weight, targets, UNSEEN)
+            summed = summed_cross_entropy(x, weight, targets, IGNORE_INDEX)
         made[vocab] = counter.get_total_flops()
-        theirs = F.cross_entropy(x @ weight.T, targets, ignore_index=UNSEEN, reduction="sum")
+        theirs = F.cross_entropy(x @ weight.T, targets, ignore_index=IGNORE_INDEX, reduction="sum")
         assert summed.item() == pytest.approx(theirs.item(), rel=1e-6)
         assert torch.autograd.grad(summed, weight)[0].shape == weight.shape
     assert made[65] == made[128] < made[129]
@@ -49,14 +49,14 @@ def test_logits_are_made_in_multiples_of_64_and_the_rest_is_neither_in_the_loss_
 
 def test_a_row_that_does_not_count_gets_no_gradient():
     x, weight, targets = example(20, 11)
-    (gradient,) = torch.autograd.grad(summed_cross_entropy(x, weight, targets, UNSEEN), x)
-    assert (gradient[targets == UNSEEN] == 0).all()
-    assert (gradient[targets != UNSEEN] != 0).any(dim=1).all()
+    (gradient,) = torch.autograd.grad(summed_cross_entropy(x, weight, targets, IGNORE_INDEX), x)
+    assert (gradient[targets == IGNORE_INDEX] == 0).all()
+    assert (gradient[targets != IGNORE_INDEX] != 0).any(dim=1).all()
 
 
 def large_model() -> tuple[Transformer, torch.Tensor, torch.Tensor]:
-    tokens = torch.randint(LARGE, (3, 17), generator=torch.Generator().manual_seed(1))
-    return Transformer(LARGE, 16, 1, 16, 2, Rotary(8)), tokens[:, :-1], tokens[:, 1:]
+    tokens = torch.randint(LARGE_VOCAB, (3, 17), generator=torch.Generator().manual_seed(1))
+    return Transformer(LARGE_VOCAB, 16, 1, 16, 2, Rotary(8)), tokens[:, :-1], tokens[:, 1:]
 
 
 @pytest.mark.parametrize("reduced", [False, True])

@@ -94,7 +94,7 @@ def test_a_text_that_a_longer_context_tells_costs_less_with_one():
 
 
 def test_orders_that_do_not_fit_into_a_key_are_refused():
-    with pytest.raises(ValueError, match=r"orders=\[5\] must be at least 1, and at most 4 with 50257 kinds of tokens"):
+    with pytest.raises(ValueError, match=r"orders=\[5\] must be at least 1, and at most 4 with a vocabulary of 50257"):
         ngram_losses(np.array([0, 1]), np.array([[0, 1]]), [5], vocab_size=50_257)
     with pytest.raises(ValueError, match=r"orders=\[0, 2\] must be at least 1"):
         ngram_losses(np.array([0, 1]), np.array([[0, 1]]), [2, 0])

@@ -13,7 +13,7 @@ from posenc.data.batches import Batches, validation_noise, validation_windows
 from posenc.data.tokenizers import Bytes
 from posenc.errors import UserError
 from posenc.model import Transformer
-from posenc.objectives.objective import UNSEEN, Causal, Masked, loss
+from posenc.objectives.objective import IGNORE_INDEX, Causal, Masked, loss
 from posenc.objectives.sampling import Sampling
 from posenc.positions import PositionScheme
 from tests.data.test_batches import TOKENS
@@ -39,7 +39,7 @@ def test_a_causal_model_predicts_each_token_from_those_before_it():
 @given(length=st.integers(4, 200), share=st.floats(0.01, 0.9))
 def test_every_window_has_the_same_number_of_tokens_to_predict_and_never_none(length, share):
     _, targets = Masked(VOCAB, share=share).inputs_and_targets(windows(5, length), noise(5, length))
-    counts = (targets != UNSEEN).sum(-1)
+    counts = (targets != IGNORE_INDEX).sum(-1)
     assert counts.unique().tolist() == [max(1, round(share * length))]
 
 
@@ -47,7 +47,7 @@ def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_
     window = windows(2000, 100)
     objective = Masked(VOCAB)
     inputs, targets = objective.inputs_and_targets(window, noise(2000, 100))
-    chosen = targets != UNSEEN
+    chosen = targets != IGNORE_INDEX
     assert torch.equal(inputs[~chosen], window[~chosen])
     assert torch.equal(targets[chosen], window[chosen])
     assert chosen.float().mean().item() == pytest.approx(0.15)
@@ -63,7 +63,7 @@ def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_
 def test_nothing_need_be_left_as_it_is(blanked, swapped):
     window, objective = windows(50, 100), Masked(VOCAB, blanked=blanked, swapped=swapped)
     inputs, targets = objective.inputs_and_targets(window, noise(50, 100))
-    chosen = targets != UNSEEN
+    chosen = targets != IGNORE_INDEX
     assert (inputs[chosen] == window[chosen]).float().mean() < 0.05  # those drawn by chance
 
 
@@ -73,7 +73,7 @@ def test_a_causal_objective_draws_nothing():
 
 def test_every_place_of_a_window_is_masked_alike_often():
     _, targets = Masked(VOCAB).inputs_and_targets(windows(4000, 20), noise(4000, 20))
-    share = (targets != UNSEEN).float().mean(0)
+    share = (targets != IGNORE_INDEX).float().mean(0)
     assert share.min() > 0.12
     assert share.max() < 0.18
 
@@ -101,7 +101,7 @@ def test_the_orderless_loss_is_that_of_the_best_guess_from_what_stands_in_a_toke
     text = generator.choice(VOCAB, 400_000, p=np.arange(1, VOCAB + 1) / np.arange(1, VOCAB + 1).sum())
     window = torch.from_numpy(text[:200_000].reshape(-1, 100))
     inputs, targets = Masked(VOCAB).inputs_and_targets(window, noise(2000, 100))
-    chosen = targets != UNSEEN
+    chosen = targets != IGNORE_INDEX
     table = np.zeros((VOCAB + 1, VOCAB))
     np.add.at(table, (inputs[chosen].numpy(), targets[chosen].numpy()), 1)
     chance = table / table.sum(-1, keepdims=True)
@@ -116,7 +116,7 @@ def test_the_orderless_loss_is_that_of_the_best_guess_from_what_stands_in_a_toke
 
 
 def test_the_loss_is_the_mean_over_what_is_to_be_predicted():
-    logits, targets = torch.randn(2, 5, VOCAB), torch.full((2, 5), UNSEEN)
+    logits, targets = torch.randn(2, 5, VOCAB), torch.full((2, 5), IGNORE_INDEX)
     targets[0, 1], targets[1, 4] = 7, 9
     expected = -(F.log_softmax(logits, -1)[0, 1, 7] + F.log_softmax(logits, -1)[1, 4, 9]) / 2
     assert torch.allclose(loss(logits, targets), expected)
@@ -161,5 +161,5 @@ def test_a_masked_model_fills_the_blanks_of_a_prompt_of_any_length():
 
 
 def test_a_prompt_without_a_blank_is_refused():
-    with pytest.raises(UserError, match="--prompt=no blank must hold a _ where"):
+    with pytest.raises(UserError, match="--prompt=no blank must contain a _ for"):
         Masked(256).sample(Parrot(), Bytes(), "no blank", 32, Sampling())

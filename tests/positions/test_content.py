@@ -73,9 +73,9 @@ def test_every_layer_has_a_gate_of_its_own_and_learns_it():
     [
         (
             lambda scheme: Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, attention=Linear(8)),
-            "take attention=softmax",
+            "use attention=softmax",
         ),
-        (lambda scheme: Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, causal=False), "take objective=causal"),
+        (lambda scheme: Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, causal=False), "use objective=causal"),
         (lambda _: Forgetting(WIDTH, HEADS, layers=0), "layers=0 must be at least 1"),
     ],
 )

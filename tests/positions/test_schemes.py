@@ -27,7 +27,7 @@ from posenc.positions import (
     Xpos,
 )
 from posenc.positions.additive import Additive
-from posenc.positions.content import ContextualTable, ForgetGate
+from posenc.positions.content import ContextualTable, ForgetGate, PerLayer
 
 HEADS, HEAD_DIM, LENGTH, LAYERS = 4, 16, 12, 2
 RELATIVE: dict[str, Callable[[], PositionScheme]] = {
@@ -191,4 +191,4 @@ def test_every_scheme_is_held_to_these_facts():
         return {kind}.union(*map(below, kind.__subclasses__()))
 
     known = {kind for kind in below(PositionScheme) if kind.__module__.startswith("posenc.positions.")}
-    assert {type(built(name)) for name in SCHEMES} == known - {Additive, ForgetGate, ContextualTable}
+    assert {type(built(name)) for name in SCHEMES} == known - {Additive, PerLayer, ForgetGate, ContextualTable}

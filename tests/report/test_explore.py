@@ -98,9 +98,9 @@ def test_the_nearest_measured_setting_is_named(browser, page):
         )  # fmt: skip
         return browser.find_element("id", "named").text
 
-    amplitude = "3 seeds (0, 1, 2); 100 steps; results/kjv-tiny-cpu/amplitude."
+    amplitude = "3 seeds (0, 1, 2); 410K tokens; results/kjv-tiny-cpu/amplitude."
     assert choose("Rotary") == f"Measured: rope, base 10,000, fraction 1; {amplitude}"
-    assert "base 500, fraction 1; kjv, learning rate 0.003; seed 0; 200 steps; results/why" in choose(
+    assert "base 500, fraction 1; kjv, learning rate 0.003; seed 0; 819K tokens; results/why" in choose(
         "Rotary", base=300
     )
     assert "rope_partial, base 10,000, fraction 0.125" in choose("Rotary", base=650, fraction=0)

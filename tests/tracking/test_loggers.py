@@ -37,6 +37,8 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
         "-m",
         "pos=none,rope",
         *SMOKE,
+        *("steps=10", "eval_every=5", "attention_every=5"),
+        *("schedule=constant", "schedule.warmup=10", "optim.lr=2"),  # the loss rises: the last model is not the best
         "logger.tags=[trial]",
         "logger.artifact=true",
         env={"WANDB_DATA_DIR": str(tmp_path)},
@@ -60,15 +62,16 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
         history = [record["history"]["item"] for record in found if record["type"] == "history"]
         logged = [row for row in history if "train/loss" in row]
         written = read_csv(run / "metrics.csv")
-        assert len(logged) == len(written) == 4
+        assert len(logged) == len(written) == 2
         for row, reference in zip(logged, written, strict=True):
             for column, text in reference.items():
                 assert row.get(NAMES.get(column, column)) == (float(text) if text else None)
         assert any("sample._type" in row for row in history)
         (files,) = [record["artifact"]["manifest"]["contents"] for record in found if record["type"] == "artifact"]
-        names = [file["path"] for file in files]
-        assert [name.partition("-")[0] for name in sorted(names)] == [
-            "attention.csv", "config.yaml", "metrics.csv", "step", "summary.json"
+        names = sorted(re.sub("-[0-9a-f]{16}", "", file["path"]) for file in files)
+        assert names == [
+            "attention.csv", "best/step-000000005.ckpt", "config.yaml", "metrics.csv", "step-000000010.ckpt",
+            "summary.json",
         ]  # fmt: skip
     assert len(ids) == 2
 

@@ -17,7 +17,7 @@ import torch
 from posenc.distributed.group import LOST
 from posenc.distributed.rank import first_host, from_srun, tasks_on
 from posenc.model import Transformer
-from posenc.model.cross_entropy import LARGE
+from posenc.model.cross_entropy import LARGE_VOCAB
 from posenc.objectives.objective import loss_of
 from posenc.positions import Rotary
 from posenc.storage.checkpoint_files import newest_first
@@ -144,7 +144,7 @@ class WithLoss(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        model = self.model = Transformer(LARGE + 1, 8, 1, 64, 2, Rotary(32))
+        model = self.model = Transformer(LARGE_VOCAB + 1, 8, 1, 64, 2, Rotary(32))
         self.loss = torch.compile(lambda *batch: loss_of(model, *batch), fullgraph=True, backend="aot_eager")
 
     def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -156,7 +156,7 @@ def test_a_compiled_loss_has_its_gradients_inside_ddp_too():
     """There the compiler cuts the graph at DDP's buckets, also around the chunked loss of a large vocabulary."""
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        module, tokens = WithLoss(), torch.randint(LARGE, (2, 9), generator=torch.Generator().manual_seed(0))
+        module, tokens = WithLoss(), torch.randint(LARGE_VOCAB, (2, 9), generator=torch.Generator().manual_seed(0))
         batch, weights = (tokens[:, :-1], tokens[:, 1:]), list(module.parameters())
         expected = torch.autograd.grad(loss_of(module.model, *batch), weights)
         torch.nn.parallel.DistributedDataParallel(module, bucket_cap_mb=1)(*batch).backward()

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from posenc.analysis.convergence import Estimate, figures_only, mean, reached, speed_up
-from posenc.analysis.results import SEARCH, Result
+from posenc.analysis.results import Result
 from posenc.errors import UserError
 
 PLATEAU = 0.1
@@ -126,15 +126,3 @@ def trend(points: Sequence[Point]) -> Trend | None:
         if len(finite) >= 2:
             slopes.append(float(stats.linregress(*np.transpose(finite)).slope))
     return Trend(figures_only(mean(slopes)), len(slopes)) if slopes else None
-
-
-def trials(results: Iterable[Result]) -> dict[str, list[tuple[float, Result]]]:
-    """The search: for each arm its hyperparameters by mean loss over the search's seeds, best first."""
-    found: dict[tuple[str, float, str, str], list[Result]] = {}
-    for result in results:
-        if result.setting == SEARCH:
-            found.setdefault((result.pos, result.lr, result.scale, result.base), []).append(result)
-    arms: dict[str, list[tuple[float, Result]]] = {}
-    for (pos, *_), runs in found.items():
-        arms.setdefault(pos, []).append((float(np.mean([run.val_loss for run in runs])), runs[0]))
-    return {pos: sorted(tried, key=lambda trial: trial[0]) for pos, tried in sorted(arms.items())}

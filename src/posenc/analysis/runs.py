@@ -4,7 +4,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Required
@@ -153,15 +153,23 @@ def _entries(folder: Path) -> list[Path]:
         raise UserError(f"{folder} cannot be read: {error.strerror}") from error
 
 
-def _at_any_depth(folder: Path) -> list[Path]:
-    places = (Path(place) for place, _, files in os.walk(folder) if "config.yaml" in files)
+def _at_any_depth(folder: Path, failed: Callable[[OSError], object] | None = None) -> list[Path]:
+    """The runs below a folder; `failed` is told of each folder that cannot be read."""
+    places = (Path(place) for place, _, files in os.walk(folder, onerror=failed) if "config.yaml" in files)
     return sorted(place for place in places if place.name.startswith("seed"))
 
 
-def finished_runs(folder: Path) -> tuple[Run, ...]:
-    """Every finished run below a folder, at any depth and of any budget; those whose loss is NaN are left out."""
-    runs, _, _ = sort_out(_attempts(_at_any_depth(folder)))
-    return tuple(run for run in runs if run.finished)
+def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    """Every finished run below some folders, at any depth and of any budget, and a sentence for what was left out."""
+    unreadable: list[str] = []
+
+    def failed(error: OSError) -> None:
+        unreadable.append(f"{error.filename} cannot be read: {error.strerror}; left out")
+
+    found = {folder: _at_any_depth(folder, failed) for folder in folders}
+    empty = [f"no runs in {folder}" for folder, runs in found.items() if not runs and not unreadable]
+    runs, _, notices = sort_out(_attempts([*itertools.chain(*found.values())]))
+    return tuple(run for run in runs if run.finished), (*unreadable, *empty, *notices)
 
 
 def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """Keep and draw the claim map: `python -m posenc.claim_map runs/claim_map`."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def draw(study: Study) -> None:
     """Draw the claim map of every corpus in runs.csv, and write it up in README.md."""
     from posenc.analysis.claim_map import advantage
     from posenc.analysis.results import BACKBONE, SEARCH
-    from posenc.report import claim_map
+    from posenc.analysis.search import searches
+    from posenc.report import claim_map, search
     from posenc.storage.atomic import atomic_write
     from posenc.storage.csv_files import read_csv
 
@@ -71,8 +73,8 @@ def draw(study: Study) -> None:
         backbone = [result for result in here if result.setting == BACKBONE]
         points = advantage(backbone, ARM, BASELINE)
         others = {other: advantage(backbone, ARM, other) for other in OTHERS}
-        text += [f"## {corpus}", *claim_map.write_up(here, points)]
-        if any(point.by_seed for point in points):
+        text += [f"## {study.plan.get('corpora', {}).get(corpus, corpus)}", *claim_map.write_up(here, points)]
+        if any(0 < point.advantage.value < math.inf for point in points):
             name = f"{corpus}.png"
             rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
             ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
@@ -83,6 +85,10 @@ def draw(study: Study) -> None:
             }
             claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / name, dpi=160)
             text.append(f"![N over the baseline's tokens]({name})")
+        for tokens, tried in searches(here).items():
+            name = f"search-{corpus}-{tokens}.png"
+            search.figure(tried).savefig(study.folder / name, dpi=160)
+            text += [f"### The search, with {tokens:,} tokens a run", search.table(tried), f"![Best of k]({name})"]
     atomic_write(study.folder / "README.md", "\n\n".join(text) + "\n")
 
 

@@ -3,7 +3,7 @@
 import itertools
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.config.command_line import Arguments, one_sentence_errors
 from posenc.config.files import CONF
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from posenc.analysis.results import Defaults, Key, Result
@@ -92,17 +92,15 @@ class Study:
         """Add the finished runs of some folders to runs.csv and their curves to curves.csv; what is there stays.
 
         Raises:
-            UserError: if a file cannot be read.
+            UserError: if runs.csv or curves.csv cannot be read.
         """
         from posenc.analysis.results import curve_rows, rows
-        from posenc.analysis.runs import finished_runs
         from posenc.storage.atomic import atomic_write
         from posenc.storage.csv_files import read_csv, to_csv
 
         known = {result.key: result for result in self.results}
         curves: list[Mapping[str, Any]] = list(read_csv(self.folder / "curves.csv"))
-        for run in (run for folder in folders for run in finished_runs(folder)):
-            result = self.result(run)
+        for run, result in self.finished(folders):
             if result.key not in known:
                 known[result.key] = result
                 curves += curve_rows(run, result)
@@ -111,8 +109,23 @@ class Study:
             atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
             atomic_write(self.folder / "curves.csv", to_csv(list(curves[0]), curves))
 
-    def result(self, run: "Run") -> "Result":
-        """The row of a finished run."""
+    def finished(self, folders: Iterable[Path]) -> "Iterator[tuple[Run, Result]]":
+        """The finished runs of some folders, and their rows; what cannot be read is named on stderr."""
+        from hydra.errors import HydraException
+
+        from posenc.analysis.runs import finished_runs
+
+        runs, notices = finished_runs(folders)
+        for notice in notices:
+            print(notice, file=sys.stderr)
+        for run in runs:
+            try:
+                yield run, self._result(run)
+            except (UserError, HydraException, KeyError, TypeError) as error:
+                reason = f"{type(error).__name__}: {first_line(error)}"
+                print(f"{run.source} cannot be taken in ({reason}); left out", file=sys.stderr)
+
+    def _result(self, run: "Run") -> "Result":
         from posenc.analysis.results import result_of
 
         defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))

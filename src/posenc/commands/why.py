@@ -41,7 +41,6 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
         cache: of tokens.
     """
     from posenc.analysis.results import BACKBONE
-    from posenc.analysis.runs import finished_runs
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
     from posenc.evaluation.validation_text import validation_text
@@ -51,8 +50,7 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
     file = study.folder / "ablation.csv"
     rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
     known = {tuple(row[name] for name in ABLATED) for row in rows}
-    for run in (run for folder in folders for run in finished_runs(folder)):
-        result = study.result(run)
+    for run, result in study.finished(folders):
         named = {name: str(getattr(result, name)) for name in ABLATED}
         if result.setting != BACKBONE or tuple(named.values()) in known:
             continue

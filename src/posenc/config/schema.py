@@ -19,7 +19,7 @@ from posenc.bounds import NonNegative, PositiveInt
 from posenc.config.instantiate import GROUPS, target
 from posenc.errors import UserError
 
-NOT_THE_CURVE = ("name", "rerun", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
+NOT_THE_CURVE = ("name", "rerun", "fork_from", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
 """What may differ between two runs that give the same curve; the text itself and the precision still count."""
 
 PLAIN = re.compile(r"\w[\w.+=-]{0,99}")
@@ -60,6 +60,7 @@ class Settings:
     checkpoint_seconds: NonNegative
     name: str
     rerun: bool
+    fork_from: str | None
     runs: str
     cache: str
 

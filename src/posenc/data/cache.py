@@ -23,7 +23,7 @@ from posenc.storage.resource_errors import disk_errors
 TOKENS, META = "tokens.bin", "meta.json"
 FORMAT = 1
 
-COUNTED = 5.0
+MAX_BIGRAM_TOKENS = 5.0
 """Seconds that are spent on finding out how much a full disk lacks."""
 
 _T = TypeVar("_T")
@@ -129,7 +129,7 @@ class TokenWriter:
 
     def needed(self) -> str:
         """The bytes of all chunks, or of those that could be counted in a few seconds."""
-        deadline = time.monotonic() + COUNTED
+        deadline = time.monotonic() + MAX_BIGRAM_TOKENS
         for chunk in self.chunks:
             self.size += len(chunk) * self.dtype.itemsize
             if time.monotonic() > deadline:

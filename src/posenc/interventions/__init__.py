@@ -1,6 +1,6 @@
-"""Interventions: what a scheme has is taken away, or given to another, to see what makes it converge faster.
+"""Interventions: add a property to a scheme or remove one, to see what makes it converge faster.
 
-Each wraps a position scheme and is one itself, so that it goes with any scheme, and with others of its kind.
+Each wraps a position scheme and is itself one, so interventions combine with any scheme and with each other.
 """
 
 from posenc.interventions.base import Intervention, nothing

@@ -1,4 +1,4 @@
-"""A scheme around a scheme: every hook asks the one within, until an intervention says otherwise."""
+"""A scheme that wraps another and delegates every hook to it, unless an intervention overrides the hook."""
 
 import torch
 from torch import Tensor
@@ -7,10 +7,10 @@ from posenc.positions.base import LayerScheme, PositionScheme
 
 
 class Intervention(PositionScheme):
-    """Hands every hook on. An intervention overrides `embed`, or one of the hooks that are told the scheme within.
+    """Delegates every hook. Subclasses override `embed`, `rotate_around` or `bias_around`.
 
     Args:
-        scheme: the scheme within, perhaps itself an intervention.
+        scheme: the wrapped scheme, possibly another intervention.
     """
 
     def __init__(self, scheme: PositionScheme) -> None:
@@ -34,16 +34,16 @@ class Intervention(PositionScheme):
         self.scheme.initialise(generator)
 
     def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """As `PositionScheme.rotate`, for a layer that has the scheme `within`."""
+        """As `PositionScheme.rotate`, in a layer whose wrapped scheme is `within`."""
         return within.rotate(q, k, positions)
 
     def bias_around(self, within: LayerScheme, positions: Tensor) -> Tensor | None:
-        """As `PositionScheme.bias`, for a layer that has the scheme `within`."""
+        """As `PositionScheme.bias`, in a layer whose wrapped scheme is `within`."""
         return within.bias(positions)
 
 
 class InLayer:
-    """An intervention in one layer: what attention asks there."""
+    """An intervention in one layer."""
 
     def __init__(self, intervention: Intervention, within: LayerScheme) -> None:
         self.intervention, self.within = intervention, within

@@ -10,13 +10,13 @@ from posenc.positions.base import PositionScheme
 
 
 class Smear(Intervention):
-    """Token shift on the embeddings: each gets a share of the one before it (as in RWKV, Peng et al. 2023, section 3).
+    """Token shift: adds to each embedding a share of the previous one (as in RWKV, Peng et al. 2023, section 3).
 
-    The previous token is there without any attention.
+    The previous token is available without attention.
 
     Args:
-        scheme: the scheme within.
-        share: of the embedding before, added to each.
+        scheme: the wrapped scheme.
+        share: factor of the previous embedding.
     """
 
     def __init__(self, scheme: PositionScheme, share: float = 0.5) -> None:
@@ -28,12 +28,12 @@ class Smear(Intervention):
 
 
 class FollowingAmplitude(Intervention):
-    """An additive encoding whose size follows that of the token embeddings, which grow as they train.
+    """An additive encoding whose size follows that of the token embeddings, which grow during training.
 
     Args:
-        scheme: an additive scheme; its own amplitude no longer counts.
-        ratio: root mean square of the encoding over that of the token's own embedding: not of the batch, which would
-            let a token know of later ones.
+        scheme: an additive scheme; its own amplitude has no effect.
+        ratio: RMS of the encoding relative to that of the same token's embedding. The RMS over the batch would leak
+            information about later tokens.
 
     Raises:
         ValueError: if the scheme adds nothing.
@@ -43,7 +43,7 @@ class FollowingAmplitude(Intervention):
         super().__init__(scheme)
         if scheme.encoding(torch.arange(1)) is None:
             raise ValueError(
-                f"amplitude wants an additive scheme, such as pos=sinusoidal: {type(scheme).__name__} is none"
+                f"following_amplitude needs an additive scheme, such as pos=sinusoidal: {type(scheme).__name__} is not"
             )
         self.ratio = ratio
 

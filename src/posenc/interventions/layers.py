@@ -1,4 +1,4 @@
-"""Interventions inside the layers: where a scheme acts, and what queries and keys are given."""
+"""Interventions inside the layers."""
 
 from typing import Annotated
 
@@ -14,20 +14,20 @@ from posenc.positions.base import LayerScheme, PositionScheme
 
 
 class OnlyLayers(Intervention):
-    """A scheme in some layers only; the others have no positions.
+    """A scheme in the given layers only; the others have no positions.
 
     Args:
-        scheme: the scheme within.
-        in_layers: where it stays, from 0.
+        scheme: the wrapped scheme.
+        in_layers: layer indices, from 0.
 
     Raises:
-        ValueError: if no layer is named.
+        ValueError: if the list is empty or has a negative index.
     """
 
     def __init__(self, scheme: PositionScheme, in_layers: list[int]) -> None:
         super().__init__(scheme)
         if not in_layers or any(layer < 0 for layer in in_layers):
-            raise ValueError(f"in_layers={list(in_layers)} must be one or more whole numbers, from 0")
+            raise ValueError(f"in_layers={list(in_layers)} must be one or more integers, each at least 0")
         self.in_layers, self.without = tuple(in_layers), PositionScheme()
 
     def layer(self, index: int) -> LayerScheme:
@@ -35,13 +35,13 @@ class OnlyLayers(Intervention):
 
 
 class KeyShift(Intervention):
-    """Key offset: the last channels of every key come from the token before (modded-nanogpt's partial key offset).
+    """Key offset: the last channels of every key come from the previous token (modded-nanogpt's partial key offset).
 
-    It comes before the rotation of a rotary scheme, so that only what a key says is shifted, not where it stands.
+    Keys are shifted before a rotary scheme rotates them, so that only their content is shifted, not their position.
 
     Args:
-        scheme: the scheme within.
-        fraction: share of the channels that is shifted.
+        scheme: the wrapped scheme.
+        fraction: fraction of the channels that is shifted.
     """
 
     def __init__(self, scheme: PositionScheme, fraction: Annotated[float, Gt(0), Le(1)] = 0.5) -> None:
@@ -50,15 +50,15 @@ class KeyShift(Intervention):
 
     def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         kept = k.shape[-1] - round(self.fraction * k.shape[-1])
-        shifted = F.pad(k[..., kept:], (0, 0, 1, 0))[..., :-1, :]  # the first token has none before it
+        shifted = F.pad(k[..., kept:], (0, 0, 1, 0))[..., :-1, :]  # zeros for the first token
         return within.rotate(q, torch.cat([k[..., :kept], shifted], dim=-1), positions)
 
 
 class EncodingInQK(Intervention):
-    """Sines and cosines added to the queries and keys of every layer, in place of the embeddings' door.
+    """Sines and cosines added to the queries and keys of every layer instead of the embeddings.
 
     Args:
-        scheme: the scheme within.
+        scheme: the wrapped scheme.
         head_dim: Dh, even.
         scale: amplitude.
         base: the longest wavelength is 2 pi base.

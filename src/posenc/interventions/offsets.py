@@ -1,4 +1,4 @@
-"""Attention at chosen offsets, raised by a fixed bias or forbidden, for a part of the training."""
+"""Attention at given offsets, biased or masked, during part of training."""
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ from posenc.positions.base import LayerScheme, PositionScheme
 
 
 class _AtOffsets(Intervention):
-    """Acts on the logits at some offsets, in some heads and layers, from one step to another.
+    """Changes the logits at given offsets, in given heads and layers, from one step to another.
 
-    Whether it acts is a tensor, filled before each step: a compiled model needs no second graph, and a resumed run
-    acts as it would have.
+    Whether it is active is a tensor filled before each step, so a compiled model needs no second graph and a resumed
+    run behaves like an uninterrupted one.
     """
 
     active: Tensor
@@ -29,7 +29,7 @@ class _AtOffsets(Intervention):
     ) -> None:
         super().__init__(scheme)
         if not offsets or any(offset < 1 for offset in offsets):
-            raise ValueError(f"offsets={list(offsets)} must be one or more whole numbers, each at least 1")
+            raise ValueError(f"offsets={list(offsets)} must be one or more integers, each at least 1")
         if in_heads is not None and in_heads > heads:
             raise ValueError(f"in_heads={in_heads} must be at most the model's {heads} heads, or null for all")
         if stop is not None and stop < start:
@@ -45,36 +45,36 @@ class _AtOffsets(Intervention):
     def layer(self, index: int) -> LayerScheme:
         return super().layer(index) if self.in_layers is None or index in self.in_layers else self.scheme.layer(index)
 
-    def at_offsets(self, positions: Tensor) -> Tensor:
-        """Where it acts now: positions (T,) -> bool (H, T, T), query by key."""
+    def active_mask(self, positions: Tensor) -> Tensor:
+        """positions (T,) -> the logits that it changes now, bool (H, T, T), query by key."""
         offset = positions[:, None] - positions[None, :]
-        there = torch.zeros_like(offset, dtype=torch.bool)
-        for wanted in self.offsets:
-            there = there | (offset == wanted)
+        mask = torch.zeros_like(offset, dtype=torch.bool)
+        for target in self.offsets:
+            mask = mask | (offset == target)
         heads = torch.arange(self.heads, device=positions.device) < self.in_heads
-        return there & heads[:, None, None] & self.active
+        return mask & heads[:, None, None] & self.active
 
     def bias_around(self, within: LayerScheme, positions: Tensor) -> Tensor | None:
-        bias, there = within.bias(positions), self.at_offsets(positions)
-        zero = torch.zeros(there.shape, device=there.device) if bias is None else bias
-        return self.changed(zero, there)
+        bias, mask = within.bias(positions), self.active_mask(positions)
+        zero = torch.zeros(mask.shape, device=mask.device) if bias is None else bias
+        return self.apply_to(zero, mask)
 
-    def changed(self, bias: Tensor, there: Tensor) -> Tensor:
-        """The bias (H, T, T) with the intervention in it."""
+    def apply_to(self, bias: Tensor, mask: Tensor) -> Tensor:
+        """The bias (H, T, T), changed where the mask is set."""
         raise NotImplementedError
 
 
 class OffsetBias(_AtOffsets):
-    """Adds a fixed bias to the logits at some offsets: with offset 1, heads that look at the previous token.
+    """Adds a fixed bias to the logits at given offsets; offset 1 makes previous-token heads.
 
     Args:
-        scheme: the scheme within.
-        heads: of the model.
-        offsets: how far before the query the keys stand.
+        scheme: the wrapped scheme.
+        heads: H.
+        offsets: distances from the query back to the key.
         strength: the bias.
-        in_heads: in how many heads of a layer, the first ones; None for all.
-        in_layers: in which layers, from 0; None for all.
-        start, stop: updates after which it begins and ends; None for never.
+        in_heads: the number of heads per layer, starting with the first; None for all.
+        in_layers: layer indices, from 0; None for all.
+        start, stop: numbers of updates after which it starts and stops; None for never.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class OffsetBias(_AtOffsets):
         super().__init__(scheme, heads, offsets, in_heads, in_layers, start, stop)
         self.strength = strength
 
-    def changed(self, bias: Tensor, there: Tensor) -> Tensor:
-        return bias + self.strength * there
+    def apply_to(self, bias: Tensor, mask: Tensor) -> Tensor:
+        return bias + self.strength * mask
 
 
 class OffsetMask(_AtOffsets):
-    """Forbids attention at some offsets; a token always sees itself.
+    """Masks attention at given offsets; a token can always attend to itself.
 
     Args:
         scheme, heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`, but in all heads by default.
@@ -114,5 +114,5 @@ class OffsetMask(_AtOffsets):
     ) -> None:
         super().__init__(scheme, heads, offsets, in_heads, in_layers, start, stop)
 
-    def changed(self, bias: Tensor, there: Tensor) -> Tensor:
-        return bias.masked_fill(there, -torch.inf)
+    def apply_to(self, bias: Tensor, mask: Tensor) -> Tensor:
+        return bias.masked_fill(mask, -torch.inf)

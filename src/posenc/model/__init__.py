@@ -1,4 +1,4 @@
-"""The transformer that every scheme shares: plain torch, no Lightning, no configuration objects."""
+"""The transformer shared by all schemes: plain torch, without Lightning or configuration objects."""
 
 from posenc.model.attention import Softmax
 from posenc.model.block import Family

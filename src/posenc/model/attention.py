@@ -1,4 +1,4 @@
-"""Multi-head attention: the projections, and softmax between queries and keys."""
+"""Multi-head attention: the projections and softmax attention."""
 
 import math
 from typing import NamedTuple, Protocol
@@ -7,17 +7,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.model.cpu_attention import causal_products
+from posenc.model.cpu_attention import causal_attention
 from posenc.positions.base import LayerScheme
 
 
 class PositionContext(NamedTuple):
-    """Where the tokens of a forward pass stand, for one layer.
+    """The positions of a forward pass, for one layer.
 
     Attributes:
-        scheme: what the positions mean in this layer.
+        scheme: the layer's position scheme.
         positions: (T,).
-        bias: on the logits, (1 or B, H, T, T), with a causal mask in it already; None for nothing.
+        bias: added to the logits, (1 or B, H, T, T), includes the causal mask; None for no bias.
     """
 
     scheme: LayerScheme
@@ -26,16 +26,16 @@ class PositionContext(NamedTuple):
 
 
 class AttentionOp(Protocol):
-    """How values are mixed. It opens the door `rotate` to the position scheme, and adds the bias of its context.
+    """Mixes the values. Calls the position scheme's hook `rotate`, and adds the bias of its context.
 
     Attributes:
-        has_logits: whether there are logits that a bias can be added to.
+        has_logits: whether it has logits to which a bias can be added.
     """
 
     has_logits: bool
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw what is drawn at random, if anything. Called after the weights of the trunk have been drawn."""
+        """Initialise random state, if any. Called after the weights of the trunk have been initialised."""
         ...
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
@@ -43,20 +43,20 @@ class AttentionOp(Protocol):
         ...
 
     def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
-        """What each token takes from each: arguments as above -> (B, H, T, T)."""
+        """Attention probabilities: arguments as above -> (B, H, T, T)."""
         ...
 
 
 class Attention(nn.Module):
-    """Queries, keys and values in one projection, an attention op between them (Vaswani et al. 2017, section 3.2.2).
+    """A fused projection to queries, keys and values, then an attention op (Vaswani et al. 2017, section 3.2.2).
 
     Args:
         width: D, a multiple of heads.
         heads: H.
-        causal: whether a token sees only itself and what stands before it.
-        num_kv_heads: G, heads of keys and values, a divisor of H (Ainslie et al. 2023); by default H. 1 is multi-query.
-        bias: whether the projections add one.
-        op: how values are mixed; by default by softmax.
+        causal: whether a token attends only to itself and earlier tokens.
+        num_kv_heads: G, key-value heads, a divisor of H (Ainslie et al. 2023); by default H. 1 is multi-query.
+        bias: whether the projections have a bias.
+        op: the attention op; by default `Softmax`.
     """
 
     def __init__(
@@ -77,42 +77,42 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, context: PositionContext) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        q, k, v = self._projected(x)
+        q, k, v = self._project(x)
         return self.out(self.op(q, k, v, self._with_content(x, q, k, context), self.causal).transpose(1, 2).flatten(-2))
 
     def attention_probs(self, x: Tensor, context: PositionContext) -> Tensor:
-        """What each token takes from each: (B, T, D) -> (B, H, T, T)."""
-        q, k, _ = self._projected(x)
+        """(B, T, D) -> (B, H, T, T)."""
+        q, k, _ = self._project(x)
         return self.op.attention_probs(q, k, self._with_content(x, q, k, context), self.causal)
 
     def _with_content(self, x: Tensor, q: Tensor, k: Tensor, context: PositionContext) -> PositionContext:
-        """The context with what the scheme makes of this layer's tokens in its bias."""
+        """The context with the scheme's `content_bias` added to its bias."""
         content = context.scheme.content_bias(x, q, k, context.positions)
         if content is None:
             return context
         return context._replace(
-            bias=hide_future(content, self.causal) if context.bias is None else content + context.bias
+            bias=mask_future(content, self.causal) if context.bias is None else content + context.bias
         )
 
-    def _projected(self, x: Tensor) -> list[Tensor]:
+    def _project(self, x: Tensor) -> list[Tensor]:
         """Queries (B, H, T, Dh), keys and values (B, G, T, Dh)."""
         return [part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in self.qkv(x).split(self.sizes, -1)]
 
 
 class Softmax(nn.Module):
-    """Attention as it is usual: softmax(q k^T / sqrt(Dh) + bias) v."""
+    """Standard attention: softmax(q k^T / sqrt(Dh) + bias) v."""
 
     has_logits = True
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Nothing is drawn."""
+        """There is no random state."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """See `AttentionOp`."""
         scale = 1 / math.sqrt(q.shape[-1])
-        q, k, bias = _placed(q, k, context)
-        if _fused_is_slow(q, LONGEST_IN_BLOCKS if causal and bias is None else LONGEST_WHOLE):
-            return _by_products(q, repeat_kv(k, q), repeat_kv(v, q), bias, causal, scale)
+        q, k, bias = _rotated(q, k, context)
+        if _fused_is_slow(q, MAX_BLOCKWISE_LENGTH if causal and bias is None else MAX_LENGTH):
+            return _unfused(q, repeat_kv(k, q), repeat_kv(v, q), bias, causal, scale)
         grouped = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, is_causal=causal and bias is None, enable_gqa=grouped, scale=scale
@@ -121,51 +121,51 @@ class Softmax(nn.Module):
     def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """Rows sum to 1."""
         scale = 1 / math.sqrt(q.shape[-1])
-        q, k, bias = _placed(q, k, context)
+        q, k, bias = _rotated(q, k, context)
         return _softmax(q, repeat_kv(k, q), bias, causal, scale)
 
 
-def _placed(q: Tensor, k: Tensor, context: PositionContext) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Queries and keys rotated, and the bias in their type."""
+def _rotated(q: Tensor, k: Tensor, context: PositionContext) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rotated queries and keys, and the bias in their dtype."""
     q, k = context.scheme.rotate(q, k, context.positions)
     return q, k, None if context.bias is None else context.bias.to(q.dtype)
 
 
-def hide_future(bias: Tensor, causal: bool) -> Tensor:
-    """A bias (.., T, T) with a causal mask in it, where one is wanted."""
+def mask_future(bias: Tensor, causal: bool) -> Tensor:
+    """A bias (.., T, T), with the causal mask applied if `causal`."""
     return bias.masked_fill(torch.ones_like(bias, dtype=torch.bool).triu(1), -torch.inf) if causal else bias
 
 
 def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
-    """Keys or values (B, G, T, Dh), each head repeated for the queries (B, H, T, Dh) that share it."""
+    """Keys or values (B, G, T, Dh), each head repeated for the query heads (B, H, T, Dh) that share it."""
     times = q.shape[1] // k.shape[1]
     return k if times == 1 else k.repeat_interleave(times, dim=1)
 
 
-MOST_SHARES = 2**28
-"""What tokens take from each other in one layer: half a gigabyte, or a quarter in blocks."""
+MAX_PROBS = 2**28
+"""Attention probabilities per layer: half a gigabyte, or a quarter blockwise."""
 
-LONGEST_WHOLE, LONGEST_IN_BLOCKS = 512, 2048
-"""Tokens up to which plain products beat torch's fused attention in bf16 on a CPU; at 256 they take half its time."""
+MAX_LENGTH, MAX_BLOCKWISE_LENGTH = 512, 2048
+"""Lengths up to which unfused attention beats torch's fused kernel in bf16 on a CPU; at 256 it takes half the time."""
 
 
-def _fused_is_slow(q: Tensor, longest: int) -> bool:
-    """Whether torch's fused attention loses to plain products, and what they keep for the gradient is not too much."""
+def _fused_is_slow(q: Tensor, max_length: int) -> bool:
+    """Whether unfused attention is faster than torch's kernel, and the probabilities it stores fit in memory."""
     batch, heads, length, _ = q.shape
-    little = batch * heads * length**2 <= MOST_SHARES
-    return q.device.type == "cpu" and q.dtype == torch.bfloat16 and length <= longest and little
+    fits = batch * heads * length**2 <= MAX_PROBS
+    return q.device.type == "cpu" and q.dtype == torch.bfloat16 and length <= max_length and fits
 
 
-def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
+def _unfused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
     """softmax(scale q k^T + bias) v, v (B, H, T, Dh)."""
     if causal and bias is None:
-        mixed = causal_products(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), scale)
+        mixed = causal_attention(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), scale)
         return mixed.unflatten(0, q.shape[:2])
     return _softmax(q, k, bias, causal, scale) @ v
 
 
 def _softmax(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """softmax(scale q k^T + bias), q and k (B, H, T, ..) -> (B, H, T, T). A bias has a causal mask in it."""
+    """softmax(scale q k^T + bias), q and k (B, H, T, ..) -> (B, H, T, T). A bias includes the causal mask."""
     batch, heads, length, _ = q.shape
     if causal and bias is None:
         bias = q.new_full((length, length), -torch.inf).triu(1)

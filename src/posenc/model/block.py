@@ -1,4 +1,4 @@
-"""One layer, attention and a feed-forward network on a normalised copy of the residual stream; what it is made of."""
+"""A transformer layer, and the architecture choices that a model family makes inside it."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from posenc.model.attention import Attention, AttentionOp, PositionContext
 
 
 class FeedForward(nn.Module):
-    """D -> F -> D with GELU between."""
+    """D -> F -> D with GELU in between."""
 
     approximate = "none"
 
@@ -28,13 +28,13 @@ class FeedForward(nn.Module):
 
 
 class TanhFeedForward(FeedForward):
-    """With the tanh form of GELU, which is GPT-2's (Hendrycks and Gimpel 2016, section 2)."""
+    """With the tanh approximation of GELU, as in GPT-2 (Hendrycks and Gimpel 2016, section 2)."""
 
     approximate = "tanh"
 
 
 class GatedFeedForward(nn.Module):
-    """D -> 2 F -> F -> D: one half, through SiLU, gates the other (SwiGLU; Shazeer 2020)."""
+    """SwiGLU (Shazeer 2020): D -> 2 F -> F -> D, where one half, through SiLU, gates the other."""
 
     def __init__(self, width: int, d_ff: int, bias: bool) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ FEED_FORWARD = {"gelu": FeedForward, "gelu_tanh": TanhFeedForward, "swiglu": Gat
 
 
 class Biases(NamedTuple):
-    """Where vectors are added."""
+    """Which modules have biases."""
 
     norms: bool
     projections: bool
@@ -72,16 +72,16 @@ NORMS: Mapping[str, Callable[[int, bool], nn.Module]] = {
 
 @dataclass(frozen=True)
 class Family:
-    """The choices inside a layer.
+    """The architecture of a layer.
 
     Args:
         norm: layer (LayerNorm), bare (LayerNorm without weights) or rms (RMSNorm).
-        bias: where vectors are added: none, norm (in the norms) or all (in every projection too).
-        queries_per_key: query heads that share a head of keys and values: 1 is full attention, all is multi-query.
-        parallel: whether attention and feed-forward read the same normalised input.
-        activation: gelu, gelu_tanh (its tanh form), or swiglu with a third matrix as a gate (Shazeer 2020).
-        ratio: width of the feed-forward network over D.
-        tied: whether the output's matrix is the embedding's.
+        bias: none, norm (in the norms) or all (in the projections too).
+        queries_per_key: query heads per key-value head: 1 is multi-head, all is multi-query attention.
+        parallel: whether attention and feed-forward network share one normalised input.
+        activation: gelu, gelu_tanh (tanh approximation), or swiglu, which has a third matrix as a gate (Shazeer 2020).
+        ratio: d_ff / D.
+        tied: whether the output shares the embedding matrix.
 
     Raises:
         ValueError: if two values contradict each other.
@@ -108,10 +108,10 @@ class Family:
         return NORMS[self.norm](width, self.biases.norms)
 
     def num_kv_heads(self, heads: int) -> int:
-        """Heads of keys and values.
+        """The number of key-value heads.
 
         Raises:
-            ValueError: if the query heads cannot be shared out evenly.
+            ValueError: if it would not divide the number of query heads.
         """
         group = heads if self.queries_per_key == "all" else self.queries_per_key
         if heads % group:
@@ -119,9 +119,9 @@ class Family:
         return heads // group
 
     def d_ff(self, width: int) -> int:
-        """Of the feed-forward network: ratio x D.
+        """Width of the feed-forward network: ratio x D.
 
-        Where that is not whole, up to a multiple of D / 16, which is LLaMA's 256 at width 4,096.
+        If that is not an integer, it is rounded up to a multiple of D / 16, which is LLaMA's 256 at width 4,096.
         """
         if (self.ratio * width).is_integer():
             return int(self.ratio * width)
@@ -147,7 +147,7 @@ class Block(nn.Module):
 
 
 class ParallelBlock(Block):
-    """Attention and feed-forward network side by side, on one norm (Chowdhery et al. 2022, section 2)."""
+    """Attention and feed-forward network in parallel, after one norm (Chowdhery et al. 2022, section 2)."""
 
     def __init__(self, width: int, heads: int, causal: bool, family: Family, op: AttentionOp) -> None:
         super().__init__(width, heads, causal, family, op)

@@ -1,4 +1,4 @@
-"""Causal attention as matrix products, for CPUs whose fused kernel is slower than that in bfloat16."""
+"""Blockwise causal attention for CPUs, faster than torch's fused kernel in bfloat16."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,93 +9,93 @@ from torch import Tensor
 from posenc.compat import softmax_backward
 
 BLOCK = 64
-"""Queries taken together: fewer make smaller products, more meet more keys that lie ahead of them, in vain."""
+"""Queries per block: smaller blocks make smaller matmuls, larger ones compute more logits that are then masked."""
 
 
-def causal_products(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """softmax(scale q k^T) v, where no query sees a key behind it: q and k (N, T, E), v (N, T, Dh) -> (N, T, Dh).
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """softmax(scale q k^T) v with a causal mask: q and k (N, T, E), v (N, T, Dh) -> (N, T, Dh).
 
-    A block of queries is multiplied with the keys up to its end alone, so that nearly half of the work is left out.
-    The gradient is written by hand: automatic, each block's share of it would be padded with zeros to full length.
-    It has no gradient itself. A compiler calls all this as it is, and fuses what is around it.
+    A block of queries is multiplied only with the keys up to its end, which saves nearly half of the work. The backward
+    pass is written by hand, since autograd would pad each block's gradient with zeros to full length. It cannot be
+    differentiated twice. torch.compile treats it as an opaque op, and fuses around it.
     """
     return _forward(q, k, v, scale)[0]
 
 
-@torch.library.custom_op("posenc::causal_products", mutates_args=())
+@torch.library.custom_op("posenc::causal_attention", mutates_args=())
 def _forward(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """What is mixed, and for the gradient what each block of queries took from its keys, in one row."""
-    mixed, shares = torch.empty_like(v, memory_format=torch.contiguous_format), q.new_empty(_size(q))
-    for (start, end), block in zip(_blocks(q.shape[-2]), _views(shares, q), strict=True):
+    """The output and, for the backward pass, the attention probabilities of all blocks, flattened."""
+    mixed, probs = torch.empty_like(v, memory_format=torch.contiguous_format), q.new_empty(_probs_size(q))
+    for (start, end), block in zip(_blocks(q.shape[-2]), _split_probs(probs, q), strict=True):
         logits = _causal_logits(q[:, start:end], k[:, :end], scale)
         torch.softmax(logits, -1, out=block)
         torch.bmm(block, v[:, :end], out=mixed[:, start:end])
-    return mixed, shares
+    return mixed, probs
 
 
-@torch.library.custom_op("posenc::causal_products_backward", mutates_args=())
+@torch.library.custom_op("posenc::causal_attention_backward", mutates_args=())
 def _backward(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, shares: Tensor, scale: float
+    d_mixed: Tensor, q: Tensor, k: Tensor, v: Tensor, probs: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v, from that of what was mixed."""
+    """The gradients of q, k and v."""
     dq = torch.empty_like(q, memory_format=torch.contiguous_format)
     dk, dv = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (k, v))
-    for (start, end), block in zip(_blocks(q.shape[-2]), _views(shares, q), strict=True):
-        of_mixed = gradient[:, start:end]
-        of_shares = torch.bmm(of_mixed, v[:, :end].mT)
-        of_logits = softmax_backward(of_shares, block)
-        torch.bmm(of_logits, k[:, :end], out=dq[:, start:end])
-        dk[:, :end] += torch.bmm(of_logits.mT, q[:, start:end])
-        dv[:, :end] += torch.bmm(block.mT, of_mixed)
+    for (start, end), block in zip(_blocks(q.shape[-2]), _split_probs(probs, q), strict=True):
+        d_block = d_mixed[:, start:end]
+        d_probs = torch.bmm(d_block, v[:, :end].mT)
+        d_logits = softmax_backward(d_probs, block)
+        torch.bmm(d_logits, k[:, :end], out=dq[:, start:end])
+        dk[:, :end] += torch.bmm(d_logits.mT, q[:, start:end])
+        dv[:, :end] += torch.bmm(block.mT, d_block)
     return dq.mul_(scale), dk.mul_(scale), dv
 
 
 @_forward.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:  # noqa: ARG001
-    return torch.empty_like(v, memory_format=torch.contiguous_format), q.new_empty(_size(q))
+    return torch.empty_like(v, memory_format=torch.contiguous_format), q.new_empty(_probs_size(q))
 
 
 @_backward.register_fake
-def _(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, shares: Tensor, scale: float) -> tuple[Tensor, ...]:  # noqa: ARG001
+def _(d_mixed: Tensor, q: Tensor, k: Tensor, v: Tensor, probs: Tensor, scale: float) -> tuple[Tensor, ...]:  # noqa: ARG001
     return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *tensors, ctx.scale = inputs
     ctx.save_for_backward(*tensors, output[1])
     ctx.mark_non_differentiable(output[1])
 
 
-def _gradients(ctx: Any, of_mixed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return *_backward(of_mixed, *ctx.saved_tensors, ctx.scale), None
+def _autograd_backward(ctx: Any, d_mixed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    return *_backward(d_mixed, *ctx.saved_tensors, ctx.scale), None
 
 
-_forward.register_autograd(_gradients, setup_context=_keep)
+_forward.register_autograd(_autograd_backward, setup_context=_setup_context)
 
 
 def _blocks(length: int) -> Iterator[tuple[int, int]]:
-    """Where each block of queries begins and ends."""
+    """Start and end of each block of queries."""
     return ((start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
 
 
-def _size(q: Tensor) -> int:
-    """Of the shares of all blocks."""
+def _probs_size(q: Tensor) -> int:
+    """Number of probabilities in all blocks."""
     return q.shape[0] * sum((end - start) * end for start, end in _blocks(q.shape[-2]))
 
 
-def _views(shares: Tensor, q: Tensor) -> Iterator[Tensor]:
-    """The shares of each block, (N, R, T')."""
+def _split_probs(probs: Tensor, q: Tensor) -> Iterator[Tensor]:
+    """A view of each block's probabilities, (N, R, T')."""
     shapes = [(q.shape[0], end - start, end) for start, end in _blocks(q.shape[-2])]
-    parts = shares.split([number * rows * columns for number, rows, columns in shapes])
+    parts = probs.split([number * rows * columns for number, rows, columns in shapes])
     return (part.view(shape) for part, shape in zip(parts, shapes, strict=True))
 
 
 def _causal_logits(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """Of the queries q (N, R, E), the last R of a sequence, with its keys k (N, T, E) -> (N, R, T)."""
+    """q (N, R, E), the last R queries of a sequence, and its keys k (N, T, E) -> masked logits (N, R, T)."""
     rows, columns = q.shape[-2], k.shape[-2]
     logits = torch.baddbmm(
         q.new_empty(()).expand(len(q), rows, columns), q, k.mT, beta=0, alpha=scale
-    )  # beta=0: what is not there is not read
+    )  # beta=0: the uninitialised input is not read
     future = torch.ones(rows, rows, dtype=torch.bool).triu(1)
     logits[..., columns - rows :].masked_fill_(future, -torch.inf)
     return logits

@@ -1,4 +1,4 @@
-"""Attention whose cost grows with the length and not with its square, and which RoPE can still rotate."""
+"""Linear attention that can be combined with RoPE."""
 
 from typing import Literal
 
@@ -11,13 +11,12 @@ from posenc.bounds import PositiveInt
 from posenc.compat import without_autocast
 from posenc.model.attention import PositionContext, repeat_kv
 
-LARGEST = 60.0
-"""Logarithm at which a random feature is held, so that sums of them stay finite in float32."""
+MAX_LOG = 60.0
+"""Log-features are clamped to it, so that sums of features stay finite in float32."""
 
-FLOOR = 1e-3
-"""Added to every feature, as the Performer's code adds 1e-4 or 1e-3. A denominator that may vanish would let the
-numerator of rotated features, which need not vanish with it, grow without bound: an accident that only schemes that
-rotate could have."""
+EPSILON = 1e-3
+"""Added to every feature, as the Performer's code adds 1e-4 or 1e-3. Without it the denominator could vanish where the
+numerator does not: features are rotated in the numerator only, so this would put rotary schemes at a disadvantage."""
 
 
 class Elu(nn.Module):
@@ -30,19 +29,19 @@ class Elu(nn.Module):
         del head_dim
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Nothing is drawn."""
+        """There is no random state."""
 
     def forward(self, x: Tensor, queries: bool) -> Tensor:  # noqa: ARG002
         """x (B, H, T, Dh) -> the same shape, above 0."""
-        return F.elu(x) + (1 + FLOOR)
+        return F.elu(x) + (1 + EPSILON)
 
 
 class Favor(nn.Module):
     """FAVOR+ (Choromanski et al. 2021, lemma 1, section 2.4): the mean of phi(q).phi(k) is exp(q.k / sqrt(Dh)).
 
-    phi_i(x) = (exp(w_i.x - |x|^2 / 2) + FLOOR) / sqrt(m) for x = q / Dh^(1/4), with m normal directions w_i,
-    orthogonal in blocks of Dh. They are drawn once and kept with the weights; the published code also draws them anew
-    now and then.
+    phi_i(x) = (exp(w_i.x - |x|^2 / 2) + EPSILON) / sqrt(m) for x = q / Dh^(1/4), with m Gaussian directions w_i,
+    orthogonal in blocks of Dh. They are sampled once and saved with the weights; the published code also resamples
+    them from time to time.
 
     Args:
         head_dim: Dh.
@@ -56,26 +55,26 @@ class Favor(nn.Module):
         self.register_buffer("directions", torch.zeros(multiple * head_dim, head_dim))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Orthogonal directions, each as long as a normal vector is."""
+        """Sample orthogonal directions with the norms of Gaussian vectors."""
         size = self.directions.shape[-1]
         normal = torch.randn(2, len(self.directions) // size, size, size, generator=generator)
         orthogonal, triangular = torch.linalg.qr(normal[0])
-        # The factorisation chooses signs by its own rule; with R's diagonal positive, Q points everywhere alike often.
+        # The signs of a QR factorisation are arbitrary; with a positive diagonal of R, Q is uniformly distributed.
         orthogonal = orthogonal * triangular.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
-        # Rows are the directions, and their lengths are those of independent normal vectors.
+        # Rows are the directions, with the norms of independent Gaussian vectors.
         self.directions.copy_((orthogonal * normal[1].norm(dim=-1, keepdim=True)).flatten(0, 1))
 
     def forward(self, x: Tensor, queries: bool) -> Tensor:
         """x (B, H, T, Dh) -> (B, H, T, m), above 0.
 
-        Queries are divided by their own largest feature, which numerator and denominator share. Keys are not: their
-        largest may stand in the future.
+        Queries are divided by their largest feature, which cancels between numerator and denominator. Keys are not,
+        since their largest feature may be in the future.
         """
         x = x * x.shape[-1] ** -0.25
-        logarithm = x @ self.directions.mT - x.square().sum(-1, keepdim=True) / 2
+        log_features = x @ self.directions.mT - x.square().sum(-1, keepdim=True) / 2
         if queries:
-            logarithm = logarithm - logarithm.detach().amax(-1, keepdim=True)
-        return (logarithm.clamp(max=LARGEST).exp() + FLOOR) * len(self.directions) ** -0.5
+            log_features = log_features - log_features.detach().amax(-1, keepdim=True)
+        return (log_features.clamp(max=MAX_LOG).exp() + EPSILON) * len(self.directions) ** -0.5
 
 
 KERNELS: dict[str, type[Elu] | type[Favor]] = {"elu": Elu, "favor": Favor}
@@ -85,19 +84,19 @@ class Linear(nn.Module):
     """Linear attention with rotary positions (Su et al. 2021, equation 19).
 
     out_m = sum_n (R_m phi(q_m)).(R_n phi(k_n)) v_n / sum_n phi(q_m).phi(k_n): the numerator is rotated, the denominator
-    is not. So weights may be negative and need not sum to 1. Each Dh features are rotated as the channels of a head.
-    All of it is computed in float32; on a CUDA GPU in bf16-mixed, its products in TF32.
+    is not, so weights may be negative and need not sum to 1. Every Dh features are rotated like the channels of a head.
+    Everything is computed in float32; on a CUDA GPU in bf16-mixed, with TF32 matmuls.
 
     Args:
         head_dim: Dh.
         kernel: the features: favor (Performer) or elu.
-        features: how many, as a multiple of Dh; 1 for elu.
-        chunk: tokens that meet each other directly; only sums go from one chunk to the next.
-        recompute: whether features and sums are computed again in the backward pass rather than kept: slower, and a
-            layer keeps queries, keys and values only.
+        features: number of features as a multiple of Dh; 1 for elu.
+        chunk: tokens per chunk: attention is quadratic within a chunk, and only sums pass from one chunk to the next.
+        recompute: whether features and sums are recomputed in the backward pass: slower, but a layer stores only
+            queries, keys and values.
 
     Raises:
-        ValueError: for more than one feature a channel with a kernel that has no more.
+        ValueError: for features above 1 with kernel=elu.
     """
 
     has_logits = False
@@ -115,41 +114,41 @@ class Linear(nn.Module):
         self.features = KERNELS[kernel](head_dim, features)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw the features' directions."""
+        """Sample the directions of the features."""
         self.features.initialise(generator)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """See `AttentionOp`; there is no bias."""
         if self.recompute and torch.is_grad_enabled():
-            return checkpoint(self._mixed, q, k, v, context, causal, use_reentrant=False)
-        return self._mixed(q, k, v, context, causal)
+            return checkpoint(self._attend, q, k, v, context, causal, use_reentrant=False)
+        return self._attend(q, k, v, context, causal)
 
-    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, context: PositionContext, causal: bool) -> Tensor:
         with without_autocast(q):
             q, k, rotated_q, rotated_k = self._features(q, k, context)
             values = repeat_kv(v, q).float()
             if causal:
-                above, below = prefix_sums(rotated_q, rotated_k, values, self.chunk), k.cumsum(-2)
+                numerator, key_sums = prefix_sums(rotated_q, rotated_k, values, self.chunk), k.cumsum(-2)
             else:
-                above, below = rotated_q @ (rotated_k.mT @ values), k.sum(-2, keepdim=True)
-            return (above / (q * below).sum(-1, keepdim=True)).to(v.dtype)
+                numerator, key_sums = rotated_q @ (rotated_k.mT @ values), k.sum(-2, keepdim=True)
+            return (numerator / (q * key_sums).sum(-1, keepdim=True)).to(v.dtype)
 
     def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
-        """Sizes of the weights, each row as shares of 1: rotated weights may be negative, and need not sum to 1."""
-        sizes = self.matrix(q, k, context, causal).abs()
-        return sizes / sizes.sum(-1, keepdim=True)
+        """Absolute weights, normalised by row: rotated weights may be negative, and need not sum to 1."""
+        magnitudes = self.matrix(q, k, context, causal).abs()
+        return magnitudes / magnitudes.sum(-1, keepdim=True)
 
     def matrix(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
-        """The quadratic form: what each value is multiplied by, (B, H, T, T)."""
+        """The attention weights in quadratic form, (B, H, T, T)."""
         with without_autocast(q):
             q, k, rotated_q, rotated_k = self._features(q, k, context)
-            above, below = rotated_q @ rotated_k.mT, q @ k.mT
+            numerator, denominator = rotated_q @ rotated_k.mT, q @ k.mT
             if causal:
-                above, below = above.tril(), below.tril()
-            return above / below.sum(-1, keepdim=True)
+                numerator, denominator = numerator.tril(), denominator.tril()
+            return numerator / denominator.sum(-1, keepdim=True)
 
     def _features(self, q: Tensor, k: Tensor, context: PositionContext) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """q (B, H, T, Dh), k (B, G, T, Dh) -> features of q and k, then the same rotated, each (B, H, T, m) float32."""
+        """q (B, H, T, Dh), k (B, G, T, Dh) -> features of q and k, then these rotated, each (B, H, T, m) float32."""
         size, heads = q.shape[-1], q.shape[1]
         q, k = self.features(q.float(), queries=True), self.features(repeat_kv(k, q).float(), queries=False)
         pieces = [x.unflatten(-1, (-1, size)).transpose(2, 3).flatten(1, 2) for x in (q, k)]

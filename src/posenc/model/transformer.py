@@ -1,4 +1,4 @@
-"""The model: embeddings, layers, output, and a position scheme at its doors."""
+"""The model: embeddings, layers and output, with the hooks of a position scheme."""
 
 import copy
 import math
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from posenc.model.attention import AttentionOp, PositionContext, Softmax, hide_future
+from posenc.model.attention import AttentionOp, PositionContext, Softmax, mask_future
 from posenc.model.block import Block, Family, ParallelBlock
 from posenc.positions import PositionScheme
 from posenc.positions.base import EMBEDDING_STD, LayerScheme
@@ -18,17 +18,17 @@ class Transformer(nn.Module):
 
     Args:
         vocab_size: V.
-        context: the sequence length it is trained at; the scheme must have that many positions.
-        layers, width, heads: its shape; D = width, Dh = width / heads.
-        scheme: where positions enter. The model never asks which scheme it has.
-        family: what its layers are made of; by default those of GPT-2, without biases.
-        attention: how values are mixed; each layer has a copy of its own. By default by softmax.
-        causal: whether a token sees only itself and what stands before it.
-        seed: draws the initial weights. Every weight outside the scheme is the same, to the bit, for every scheme.
+        context: the training sequence length; the scheme must support that many positions.
+        layers, width, heads: D = width, Dh = width / heads.
+        scheme: the position scheme. The model does not depend on which scheme it is.
+        family: the architecture of the layers; by default GPT-2's, without biases.
+        attention: the attention op, copied for each layer; by default `Softmax`.
+        causal: whether a token attends only to itself and earlier tokens.
+        seed: of the initial weights. Every weight outside the scheme is bitwise equal for all schemes.
 
     Raises:
-        ValueError: if a size is below 1, heads do not divide, or the scheme has fewer positions than `context`,
-            adds to logits that this attention does not have, or needs a causal model.
+        ValueError: if a size is below 1, heads does not divide width, or the scheme supports fewer positions than
+            `context`, needs logits that this attention does not have, or needs a causal model.
     """
 
     def __init__(
@@ -68,10 +68,9 @@ class Transformer(nn.Module):
         self.initialise(seed)
 
     def initialise(self, seed: int) -> None:
-        """GPT-2's weights: normal, std 0.02, the projections into the residual stream by 1/sqrt(2 layers) smaller.
+        """GPT-2's initialisation: normal with std 0.02, scaled by 1/sqrt(2 layers) for the residual projections.
 
-        Biases are 0. The trunk is drawn first and the scheme last, so that a scheme with parameters moves no other
-        weight.
+        Biases are 0. The scheme is initialised last, so that its parameters do not change the other weights.
         """
         generator = torch.Generator().manual_seed(seed)
         into_residual = EMBEDDING_STD / math.sqrt(2 * len(self.blocks))
@@ -93,15 +92,15 @@ class Transformer(nn.Module):
         return self.output(self.hidden(tokens, positions))
 
     def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
-        """What the output makes logits of: as `forward` -> (B, T, D)."""
-        x, contexts = self._placed(tokens, positions)
+        """Final hidden states, the input of the output layer: arguments as `forward` -> (B, T, D)."""
+        x, contexts = self._embed(tokens, positions)
         for block, context in zip(self.blocks, contexts, strict=True):
             x = block(x, context)
         return self.norm(x)
 
     def attention_probs(self, tokens: Tensor) -> Iterator[Tensor]:
-        """tokens (B, T) -> what every head attends to, (B, H, T, T), one layer after the other."""
-        x, contexts = self._placed(tokens)
+        """tokens (B, T) -> attention probabilities (B, H, T, T), layer by layer."""
+        x, contexts = self._embed(tokens)
         for block, context in zip(self.blocks, contexts, strict=True):
             assert isinstance(block, Block)
             yield block.attention.attention_probs(block.attention_norm(x), context)
@@ -109,19 +108,19 @@ class Transformer(nn.Module):
                 x = block(x, context)
 
     def position_share(self, tokens: Tensor) -> float | None:
-        """The position encoding's share of the variance that the first norm sees; None where nothing is added.
+        """The position encoding's share of the input variance of the first norm; None if nothing is added.
 
-        Variances are over the D channels, as a LayerNorm takes them, and their mean over the tokens (B, T).
+        Variances are over the D channels, as in LayerNorm, and averaged over the tokens (B, T).
         """
         encoding = self.scheme.encoding(torch.arange(tokens.shape[-1], device=tokens.device))
         if encoding is None:
             return None
-        x, _ = self._placed(tokens)
-        of_encoding, of_both = (part.float().var(-1, correction=0).mean() for part in (encoding, x))
-        return (of_encoding / of_both).item()
+        x, _ = self._embed(tokens)
+        encoding_variance, variance = (part.float().var(-1, correction=0).mean() for part in (encoding, x))
+        return (encoding_variance / variance).item()
 
-    def _placed(self, tokens: Tensor, positions: Tensor | None = None) -> tuple[Tensor, list[PositionContext]]:
-        """The embeddings (B, T, D) of tokens (B, T), and for each layer the context of their positions."""
+    def _embed(self, tokens: Tensor, positions: Tensor | None = None) -> tuple[Tensor, list[PositionContext]]:
+        """tokens (B, T) -> embeddings (B, T, D), and the position context of each layer."""
         if positions is None:
             positions = torch.arange(tokens.shape[-1], device=tokens.device)
         contexts: list[PositionContext] = []
@@ -133,11 +132,11 @@ class Transformer(nn.Module):
 
     def _context(self, scheme: LayerScheme, positions: Tensor) -> PositionContext:
         bias = scheme.bias(positions)
-        return PositionContext(scheme, positions, None if bias is None else hide_future(bias, self.causal)[None])
+        return PositionContext(scheme, positions, None if bias is None else mask_future(bias, self.causal)[None])
 
 
 def _check(sizes: Mapping[str, int], scheme: PositionScheme, attention: AttentionOp, causal: bool) -> None:
-    """Refuse what `Transformer` says that it raises."""
+    """Raise the errors documented in `Transformer`."""
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name}={size} must be at least 1")
@@ -145,24 +144,21 @@ def _check(sizes: Mapping[str, int], scheme: PositionScheme, attention: Attentio
         raise ValueError(f"width={sizes['width']} must be a multiple of heads={sizes['heads']}")
     if scheme.longest is not None and sizes["context"] > scheme.longest:
         raise ValueError(
-            f"context={sizes['context']} is longer than the {scheme.longest} positions that the scheme can place"
+            f"context={sizes['context']} is longer than the {scheme.longest} positions that the scheme supports"
         )
     if scheme.causal_only and not causal:
-        raise ValueError(
-            f"{type(scheme).__name__} needs a model in which no token sees what comes after it: "
-            "take objective=causal or another pos"
-        )
+        raise ValueError(f"{type(scheme).__name__} needs a causal model: use objective=causal or another pos")
     if not attention.has_logits and _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"]):
-        kind = type(attention).__name__.lower()
+        name = type(attention).__name__.lower()
         raise ValueError(
-            f"the scheme adds a bias to attention's logits, and {kind} attention has none: "
-            "take attention=softmax or another pos"
+            f"the scheme adds a bias to the attention logits, and {name} attention has none: "
+            "use attention=softmax or another pos"
         )
 
 
 def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int) -> bool:
-    """Whether the scheme has a bias in any layer, asked with one token."""
+    """Whether the scheme has a bias in any layer; tested on a single token."""
     x, q = torch.zeros(1, 1, width), torch.zeros(1, heads, 1, width // heads)
-    at = torch.zeros(1, dtype=torch.long)
-    here = [scheme.layer(index) for index in range(layers)]
-    return any(one.bias(at) is not None or one.content_bias(x, q, q, at) is not None for one in here)
+    position = torch.zeros(1, dtype=torch.long)
+    schemes = [scheme.layer(index) for index in range(layers)]
+    return any(s.bias(position) is not None or s.content_bias(x, q, q, position) is not None for s in schemes)

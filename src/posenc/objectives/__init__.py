@@ -1,5 +1,5 @@
-"""What a model predicts, what is sampled from it, and the n-gram baselines."""
+"""Training objectives, sampling, and n-gram baselines."""
 
-from posenc.objectives.objective import UNSEEN, Causal, Masked, Objective
+from posenc.objectives.objective import IGNORE_INDEX, Causal, Masked, Objective
 
-__all__ = ["UNSEEN", "Causal", "Masked", "Objective"]
+__all__ = ["IGNORE_INDEX", "Causal", "Masked", "Objective"]

@@ -1,9 +1,4 @@
-"""What is predicted from a window of text, and the loss of the prediction.
-
-An objective says what attention it needs (`causal`), how many tokens a window holds beyond the context (`lookahead`),
-how many tokens the model must know (`vocab_size`), and whether its losses add up to the text's likelihood
-(`likelihood`), so that bits per byte mean something.
-"""
+"""Training objectives: what is predicted from a window of text, and the loss."""
 
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -15,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from posenc.bounds import Fraction
-from posenc.model.cross_entropy import LARGE, summed_cross_entropy
+from posenc.model.cross_entropy import LARGE_VOCAB, summed_cross_entropy
 from posenc.objectives.ngram import bigram_loss, frequencies
 from posenc.objectives.sampling import Sampling, fill, generate
 
@@ -25,20 +20,20 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.integer]
 
-UNSEEN = -100
-"""The target of a token that is not to be predicted."""
+IGNORE_INDEX = -100
+"""The target of a token that is not predicted."""
 
 
 class Objective(Protocol):
-    """What a training step asks of an objective.
+    """The interface of objectives.
 
     Attributes:
-        causal: whether a token sees only itself and what stands before it.
-        lookahead: tokens that a window holds beyond the context length.
-        noise_per_token: random numbers that it needs for each token of a window.
-        likelihood: whether the losses of all tokens add up to the likelihood of the text.
-        vocab_size: the tokens the model reads, which may be more than the tokenizer's.
-        prompt: what a finished run shows its model.
+        causal: whether a token attends only to itself and earlier tokens.
+        lookahead: tokens in a window beyond the context length.
+        noise_per_token: random numbers needed for each token of a window.
+        likelihood: whether the losses sum to the likelihood of the text, so that bits per byte are defined.
+        vocab_size: the model's vocabulary size, which may exceed the tokenizer's.
+        prompt: for the sample at the end of a run.
     """
 
     causal: bool
@@ -51,46 +46,46 @@ class Objective(Protocol):
     def inputs_and_targets(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """window (B, T + lookahead), noise (B, T + lookahead, noise_per_token) -> inputs and targets, (B, T) each.
 
-        The noise, in [0, 1), decides all that is left to chance, and it is the same for every scheme. Every window has
-        as many tokens to predict, so that several devices can average their losses.
+        The noise, uniform in [0, 1), is the only source of randomness, and the same for every scheme. Every window has
+        the same number of targets, so that several devices can average their losses.
         """
         ...
 
     def ngram_baseline(self, train: Ids, windows: Tensor, validation: tuple[Tensor, Tensor]) -> dict[str, float | None]:
-        """The validation loss of the n-gram model that a network without positions comes to, under its name.
+        """Name and validation loss of the n-gram model at which a network without positions plateaus.
 
         Args:
             train: token ids of the training split, (tokens,).
             windows: validation windows (windows, T + lookahead).
-            validation: inputs and targets made of them, (windows, T) each.
+            validation: their inputs and targets, (windows, T) each.
         """
         ...
 
     def sample(
         self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
     ) -> str:
-        """What a trained model makes of a prompt."""
+        """Complete a prompt with a trained model."""
         ...
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """logits (B, T, V), targets (B, T), some UNSEEN -> mean nats per predicted token, float32, shape ()."""
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=UNSEEN)
+    """logits (B, T, V), targets (B, T), may contain IGNORE_INDEX -> mean nats per target, float32, shape ()."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORE_INDEX)
 
 
 def loss_of(model: "Transformer", inputs: Tensor, targets: Tensor) -> Tensor:
-    """The loss of a model on inputs and targets, (B, T) each; with a large vocabulary, its logits come in chunks."""
-    if model.output.out_features < LARGE:
+    """The loss of a model on inputs and targets, (B, T) each; computed in chunks if the vocabulary is large."""
+    if model.output.out_features < LARGE_VOCAB:
         return loss(model(inputs), targets)
-    summed = summed_cross_entropy(model.hidden(inputs), model.output.weight, targets, UNSEEN)
-    return summed / (targets != UNSEEN).sum()
+    summed = summed_cross_entropy(model.hidden(inputs), model.output.weight, targets, IGNORE_INDEX)
+    return summed / (targets != IGNORE_INDEX).sum()
 
 
 class Causal:
-    """Predict every token from those before it (GPT).
+    """Predict every token from the preceding ones (GPT).
 
     Args:
-        vocab_size: the tokenizer's tokens.
+        vocab_size: of the tokenizer.
     """
 
     causal = True
@@ -112,30 +107,30 @@ class Causal:
         windows: Tensor,
         validation: tuple[Tensor, Tensor],  # noqa: ARG002
     ) -> dict[str, float | None]:
-        """The present token is known, and with it what mostly follows: the bigram table."""
+        """The bigram loss: without positions the model still knows the current token."""
         return {"bigram_loss": bigram_loss(train, windows.numpy(), self.vocab_size)}
 
     def sample(
         self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
     ) -> str:
-        """The prompt and sampled tokens after it."""
+        """The prompt, continued by sampled tokens."""
         return generate(model, tokenizer, prompt, context, sampling)
 
 
 class Masked:
-    """Predict a few tokens of a window from all the others (BERT; Devlin et al. 2019, section 3.1).
+    """Masked language modelling (BERT; Devlin et al. 2019, section 3.1).
 
-    As in BERT's code, every window has the same number of tokens to predict, so that a loss is the same mean whatever
-    the number of devices. The blank is a token of its own, after the tokenizer's.
+    As in BERT's code, every window has the same number of targets, so that the mean loss does not depend on the
+    number of devices. The mask token's id follows those of the tokenizer.
 
     Args:
-        vocab_size: the tokenizer's tokens.
-        share: of the tokens of a window that are to be predicted.
-        blanked: share of those that the model sees as a blank.
-        swapped: share of those that it sees as a token drawn at random; it sees the rest as they are.
+        vocab_size: of the tokenizer.
+        share: fraction of a window's tokens to predict.
+        blanked: fraction of those replaced by the mask token.
+        swapped: fraction of those replaced by a random token; the rest are left unchanged.
 
     Raises:
-        ValueError: if blanked and swapped are more than all.
+        ValueError: if blanked and swapped sum to more than 1.
     """
 
     causal = False
@@ -158,16 +153,16 @@ class Masked:
         self.share, self.blanked, self.swapped = share, blanked, swapped
 
     def inputs_and_targets(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The window with some tokens replaced, and those tokens; its noise says which, and by what."""
-        which, what = noise.unbind(-1)
+        """The window with some tokens replaced, and those tokens; the noise selects them and their replacements."""
+        order, action = noise.unbind(-1)
         count = max(1, round(self.share * window.shape[-1]))
-        masked = which.argsort(dim=-1, stable=True)[:, :count]
-        chosen = torch.zeros_like(window, dtype=torch.bool).scatter_(-1, masked, True)
-        # Where a token is swapped, `what` is even between blanked and blanked + swapped, and so is its remainder.
-        drawn = ((what - self.blanked) / max(self.swapped, 1e-9) * self.blank).long().clamp(0, self.blank - 1)
-        seen = torch.where(what < self.blanked + self.swapped, drawn, window)
-        seen = torch.where(what < self.blanked, self.blank, seen)
-        return torch.where(chosen, seen, window), window.masked_fill(~chosen, UNSEEN)
+        indices = order.argsort(dim=-1, stable=True)[:, :count]
+        chosen = torch.zeros_like(window, dtype=torch.bool).scatter_(-1, indices, True)
+        # For a swapped token, `action` is uniform between blanked and blanked + swapped; rescaled, it gives the token.
+        random = ((action - self.blanked) / max(self.swapped, 1e-9) * self.blank).long().clamp(0, self.blank - 1)
+        replaced = torch.where(action < self.blanked + self.swapped, random, window)
+        replaced = torch.where(action < self.blanked, self.blank, replaced)
+        return torch.where(chosen, replaced, window), window.masked_fill(~chosen, IGNORE_INDEX)
 
     def ngram_baseline(
         self,
@@ -175,13 +170,13 @@ class Masked:
         windows: Tensor,  # noqa: ARG002
         validation: tuple[Tensor, Tensor],
     ) -> dict[str, float | None]:
-        """Of a blank, the token frequencies; of a token, how likely it is to have been left as it was (Bayes)."""
-        inputs, targets = (part[validation[1] != UNSEEN] for part in validation)
+        """Token frequencies for a masked token; for others, the posterior that they were left unchanged (Bayes)."""
+        inputs, targets = (part[validation[1] != IGNORE_INDEX] for part in validation)
         frequency = torch.from_numpy(frequencies(train, self.blank))
         kept, swapped = 1 - self.blanked - self.swapped, self.swapped / self.blank
         seen = inputs.clamp(max=self.blank - 1)
-        as_it_was = (kept * (seen == targets) + swapped) / (kept * frequency[seen] + swapped)
-        likelihood = frequency[targets] * torch.where(inputs == self.blank, 1.0, as_it_was)
+        ratio = (kept * (seen == targets) + swapped) / (kept * frequency[seen] + swapped)
+        likelihood = frequency[targets] * torch.where(inputs == self.blank, 1.0, ratio)
         return {"unigram_loss": -likelihood.log().mean().item()}
 
     def sample(
@@ -192,5 +187,5 @@ class Masked:
         context: int,
         sampling: Sampling,  # noqa: ARG002
     ) -> str:
-        """The prompt with each _ filled by the likeliest token."""
+        """The prompt with each _ replaced by the likeliest token."""
         return fill(model, tokenizer, prompt, self.blank, context)

@@ -1,4 +1,4 @@
-"""Position schemes: the variable under study. Their doors are in `base.py`, with a file for each."""
+"""Position schemes, the variable under study. `base.py` defines their hooks; each hook has its own file."""
 
 from posenc.positions.additive import Learned, Sinusoidal
 from posenc.positions.base import PositionScheme

@@ -1,4 +1,4 @@
-"""Schemes that add a vector for each position to the token embeddings: the door `embed`."""
+"""Schemes that add a vector for each position to the token embeddings: the hook `embed`."""
 
 import math
 from typing import Literal
@@ -10,12 +10,12 @@ from posenc.positions.base import EMBEDDING_STD, PositionScheme
 from posenc.positions.tables import AngleTable, frequencies
 
 Scale = float | Literal["matched", "learned"]
-"""The size of what is added; "matched" gives it the root mean square of the token embeddings. "learned" is one trained
-scalar that starts at 1/sqrt(D): scaled sinusoidal (Geiping and Goldstein 2023, section 4.2)."""
+"""The size of the encoding; "matched" gives it the RMS of the token embeddings. "learned" is one trained scalar,
+initialised to 1/sqrt(D): scaled sinusoidal (Geiping and Goldstein 2023, section 4.2)."""
 
 
 def _amplitude(scale: Scale, matched: float, width: int) -> float | nn.Parameter:
-    """A number, or a trained scalar of shape (1,): sharded training takes no parameter without a dimension."""
+    """A number, or a trained scalar of shape (1,), since FSDP does not support zero-dimensional parameters."""
     match scale:
         case "matched":
             return matched
@@ -40,15 +40,15 @@ class Additive(PositionScheme):
 class Sinusoidal(Additive):
     """Fixed sines and cosines (Vaswani et al. 2017, section 3.5): PE(m, 2i) = sin(m theta_i), PE(m, 2i+1) = cos.
 
-    Beside embeddings of standard deviation 0.02 the raw amplitude of 1 drowns the tokens, and the comparison would
-    measure an accident of initialisation. So the amplitude is `scale`, and its default matches the embeddings.
+    With token embeddings of standard deviation 0.02, the raw amplitude of 1 would drown the tokens, and the comparison
+    would measure an artefact of initialisation. So the amplitude is `scale`, and its default matches the embeddings.
 
     Args:
         width: D, even.
         base: the longest wavelength is 2 pi base.
-        scale: amplitude; "matched" is sqrt(2) * 0.02, whose root mean square is the embeddings' own; "learned" is
-            trained from 1/sqrt(D).
-        tokens: what the token embeddings are multiplied by; "sqrt_width" is sqrt(D), as in section 3.4.
+        scale: amplitude; "matched" is sqrt(2) * 0.02, which has the RMS of the embeddings; "learned" is trained,
+            initialised to 1/sqrt(D).
+        tokens: multiplier of the token embeddings; "sqrt_width" is sqrt(D), as in section 3.4.
 
     Raises:
         ValueError: for an odd width, or a base, scale or factor that is not positive.
@@ -79,13 +79,13 @@ class Sinusoidal(Additive):
 
 
 class Learned(Additive):
-    """One trained vector a position (Gehring et al. 2017; the scheme of BERT and GPT-2).
+    """A trained vector for each position (Gehring et al. 2017; used in BERT and GPT-2).
 
     Args:
-        context: rows of the table: no longer sequence can be placed.
+        context: rows of the table, the maximum sequence length.
         width: D.
         scale: standard deviation at initialisation; "matched" is the token embeddings' 0.02; "learned" is a table of
-            standard deviation 1 times a scalar trained from 1/sqrt(D).
+            standard deviation 1 times a trained scalar, initialised to 1/sqrt(D).
 
     Raises:
         ValueError: for a context or width below 1, or a scale that is not positive.

@@ -1,4 +1,4 @@
-"""Planes of channels rotated by angles: what RoPE does to queries and keys."""
+"""The rotation that RoPE applies to queries and keys."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -36,17 +36,17 @@ def _fused_half(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _fused_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    planes = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))  # some of a head's channels are not that
+    planes = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))  # a slice of channels is not contiguous
     return torch.view_as_real(planes * torch.complex(cos, sin)).flatten(-2)
 
 
 class Planes(NamedTuple):
-    """Which channels form a plane.
+    """How channels are paired into planes.
 
     Attributes:
         split: x (.., d) -> the first and the second channel of every plane, (.., d/2) each.
-        join: the way back.
-        fused: `reference` over contiguous x (.., T, d), in as few passes over memory as torch's operations allow.
+        join: the inverse of split.
+        fused: `reference` for contiguous x (.., T, d), with as few passes over memory as torch's operations allow.
     """
 
     split: Callable[[Tensor], Pairs]
@@ -58,15 +58,15 @@ LAYOUTS: dict[Layout, Planes] = {
     "half": Planes(_split_half, _join_half, _fused_half),
     "interleaved": Planes(_split_interleaved, _join_interleaved, _fused_interleaved),
 }
-"""Channel i with i + d/2 (LLaMA's code), or 2i with 2i + 1 (the paper, whose planes are complex numbers)."""
+"""Channel i paired with i + d/2 (LLaMA's code), or 2i with 2i + 1 (the paper, whose planes are complex numbers)."""
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """Rotate the first d channels of x (.., T, Dh) by the angles of cos and sin, (T, d/2), d at most Dh.
 
-    The result has the shape and type of x; the rotation itself is in float32. All three may have a gradient.
+    The result has the shape and dtype of x; the rotation is computed in float32. All three tensors are differentiable.
     """
-    if torch.compiler.is_compiling():  # a compiler makes one pass over memory of the formula
+    if torch.compiler.is_compiling():  # the compiler fuses the formula into one pass over memory
         rotated = 2 * cos.shape[-1]
         first = reference(x[..., :rotated], cos, sin, layout).to(x.dtype)
         return first if rotated == x.shape[-1] else torch.cat([first, x[..., rotated:]], dim=-1)
@@ -81,9 +81,9 @@ def reference(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
 
 class ApplyRotary(torch.autograd.Function):
-    """`apply_rotary` without a compiler. The gradient of x is it rotated back, so that x is not kept for it.
+    """`apply_rotary` in eager mode. The backward pass rotates the gradient back, for which x need not be saved.
 
-    x is kept where cos or sin have a gradient, which trained frequencies or angles need.
+    x is saved only if cos or sin require a gradient, as for trained frequencies or angles.
     """
 
     @staticmethod
@@ -99,16 +99,16 @@ class ApplyRotary(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        cos, sin, *kept = ctx.saved_tensors
+        cos, sin, *saved = ctx.saved_tensors
         dx = apply_rotary(gradient, cos, -sin, ctx.layout) if ctx.needs_input_grad[0] else None
-        return dx, *(_of_angles(gradient, kept[0], cos, ctx.layout) if kept else (None, None)), None
+        return dx, *(_angle_gradients(gradient, saved[0], cos, ctx.layout) if saved else (None, None)), None
 
 
-def _of_angles(gradient: Tensor, x: Tensor, cos: Tensor, layout: Layout) -> Pairs:
-    """The gradients of cos and sin, from that of the result: sums over all that shares an angle."""
+def _angle_gradients(gradient: Tensor, x: Tensor, cos: Tensor, layout: Layout) -> Pairs:
+    """The gradients of cos and sin, summed over everything that shares an angle."""
     rotated = 2 * cos.shape[-1]
-    (first, second), (of_first, of_second) = (
+    (first, second), (d_first, d_second) = (
         LAYOUTS[layout].split(part[..., :rotated].to(cos.dtype)) for part in (x, gradient)
     )
-    of_cos, of_sin = of_first * first + of_second * second, of_second * first - of_first * second
-    return of_cos.sum_to_size(cos.shape), of_sin.sum_to_size(cos.shape)
+    d_cos, d_sin = d_first * first + d_second * second, d_second * first - d_first * second
+    return d_cos.sum_to_size(cos.shape), d_sin.sum_to_size(cos.shape)

@@ -1,4 +1,4 @@
-"""The doors (hooks) through which a position scheme may touch a transformer."""
+"""The interface of position schemes: the hooks through which they act on a transformer."""
 
 from typing import Protocol
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 EMBEDDING_STD = 0.02
-"""Standard deviation of the token embeddings at initialisation, and so the size an additive scheme must match."""
+"""Standard deviation of the token embeddings at initialisation, which `scale=matched` matches."""
 
 
 class LayerScheme(Protocol):
-    """What a layer asks of the scheme: the three hooks of `PositionScheme` that attention calls."""
+    """The three hooks of `PositionScheme` that attention calls."""
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]: ...
 
@@ -20,15 +20,15 @@ class LayerScheme(Protocol):
 
 
 class PositionScheme(nn.Module):
-    """No positions at all; every other scheme overrides one of the hooks `embed`, `rotate`, `bias`, `content_bias`.
+    """No positions; every other scheme overrides one of the hooks `embed`, `rotate`, `bias`, `content_bias`.
 
-    A scheme that differs by layer overrides `layer`; one that wraps another asks it at every hook.
+    A scheme that differs by layer overrides `layer`; one that wraps another delegates every hook to it.
 
-    `positions` is always a (T,) integer tensor, so that shifted, gapped and far positions are ordinary inputs.
+    `positions` is always a (T,) integer tensor, so shifted, gapped and large positions are ordinary inputs.
 
     Attributes:
-        longest: the longest sequence the scheme has positions for, None where there is no limit.
-        causal_only: whether it has no meaning where a token sees what comes after it.
+        longest: the maximum sequence length, None if there is no limit.
+        causal_only: whether it is defined for causal models only.
     """
 
     longest: int | None = None
@@ -39,41 +39,41 @@ class PositionScheme(nn.Module):
         return x
 
     def encoding(self, positions: Tensor) -> Tensor | None:  # noqa: ARG002
-        """What `embed` adds to the token embeddings, (T, D); None for nothing. Only measured, never called to train."""
+        """What `embed` adds to the token embeddings, (T, D), or None. For measurement only, not called in training."""
         return None
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Add positions to queries and keys, each (B, H, T, Dh), in every layer -> the same shapes.
 
-        They may come back with more channels; logits are divided by the square root of Dh all the same.
+        The result may have more channels; logits are still divided by sqrt(Dh).
         """
         return q, k
 
     def bias(self, positions: Tensor) -> Tensor | None:  # noqa: ARG002
-        """What to add to the attention logits: (H, T, T), or None for nothing. Made once for layers that share it."""
+        """The bias of the attention logits, (H, T, T), or None. Computed once for all layers that share a scheme."""
         return None
 
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor | None:  # noqa: ARG002
-        """What to add to the attention logits, from what a layer sees: (B, H, T, T), finite, or None for nothing.
+        """A bias of the attention logits that depends on the tokens, (B, H, T, T), finite, or None.
 
         Args:
             x: the input of attention, (B, T, D).
-            q: queries as projected, not yet rotated, (B, H, T, Dh).
-            k: keys likewise, (B, G, T, Dh), with G key-value heads.
+            q: queries before rotation, (B, H, T, Dh).
+            k: keys before rotation, (B, G, T, Dh), with G key-value heads.
             positions: (T,).
         """
         return None
 
     def layer(self, index: int) -> LayerScheme:  # noqa: ARG002
-        """What stands in layer `index`, from 0. What is returned twice, the same object, makes its `bias` once."""
+        """The scheme of layer `index`, from 0. Layers that return the same object share one `bias`."""
         return self
 
     def at_step(self, step: int) -> None:
-        """Called before each training step, and each validation, with the number of updates made so far."""
+        """Called before each training step and each validation with the number of updates so far."""
 
     def initialise(self, generator: torch.Generator | None = None) -> None:
-        """Draw the scheme's own parameters, if it has any.
+        """Initialise the scheme's parameters, if it has any.
 
-        A constructor calls it, with torch's global generator; the model does again, after every other weight has been
-        drawn, so that one seed gives one model.
+        The constructor calls it with torch's global generator; the model calls it again after initialising all other
+        weights, so that a seed determines the model.
         """

@@ -1,4 +1,4 @@
-"""Schemes that add to the attention logits what depends on positions alone: the door `bias`."""
+"""Schemes that add a bias to the attention logits, from positions alone: the hook `bias`."""
 
 import math
 
@@ -13,14 +13,14 @@ from posenc.positions.tables import ExactTable
 
 
 def _offsets(positions: Tensor) -> Tensor:
-    """positions (T,) -> i - j for query i and key j, (T, T): positive where the key stands before the query."""
+    """positions (T,) -> i - j for query i and key j, (T, T): positive if the key precedes the query."""
     return positions[:, None] - positions[None, :]
 
 
 def slopes(heads: int) -> list[float]:
-    """One slope a head, 2^(-8/H), 2^(-16/H) .. 2^-8 (Press et al. 2021, section 3).
+    """One slope per head, 2^(-8/H), 2^(-16/H) .. 2^-8 (Press et al. 2021, section 3).
 
-    Where H is not a power of two, the slopes are those of the next lower power, then every second one of twice that
+    If H is not a power of two, the slopes are those of the next lower power, then every second one of twice that
     power, as in the authors' code.
     """
 
@@ -32,11 +32,11 @@ def slopes(heads: int) -> list[float]:
 
 
 class Alibi(PositionScheme):
-    """Attention with linear biases: a head's logits fall by its slope a token of distance (Press et al. 2021).
+    """Attention with linear biases: a head's logits decrease by its slope per token of distance (Press et al. 2021).
 
     The paper defines -slope (i - j) for the keys j <= i of a causal model. This is -slope |i - j|, which is the same
-    there, since the future is hidden, and its symmetric form in a model that reads both ways. The paper adds it
-    after the division by sqrt(Dh), and so does the attention here.
+    there, since the future is masked, and its symmetric form in a bidirectional model. As in the paper, it is added
+    after the division by sqrt(Dh).
 
     Args:
         heads: H.
@@ -57,10 +57,10 @@ class Alibi(PositionScheme):
 
 
 def bucket(distance: int, buckets: int, longest: int) -> int:
-    """Which of the buckets of one direction a distance >= 0 falls in (Raffel et al. 2020, section 2.1).
+    """The bucket of a distance >= 0, among the buckets of one direction (Raffel et al. 2020, section 2.1).
 
     The first half of the buckets hold one distance each; bucket half + k begins at half (longest / half)^(k / rest),
-    and the last one has no end. In whole numbers, since a logarithm in float32 may miss a boundary.
+    and the last one is unbounded. Computed in integers, since a float32 logarithm may miss a boundary.
     """
     half = buckets // 2
     if distance < half:
@@ -70,23 +70,23 @@ def bucket(distance: int, buckets: int, longest: int) -> int:
 
 
 class T5(PositionScheme):
-    """A trained number a head and bucket of distances, shared by all layers (Raffel et al. 2020, section 2.1).
+    """A trained scalar per head and distance bucket, shared by all layers (Raffel et al. 2020, section 2.1).
 
-    T5 adds the numbers to logits that are not divided by sqrt(Dh), the attention here to logits that are; so they are
-    multiplied by sqrt(Dh), without which a short training at the learning rate of the other weights could hardly move
-    them. They start as small as the model's other weights (std 0.02; T5's own code has 1/sqrt(D)).
+    T5 adds the scalars to logits that are not divided by sqrt(Dh); here the logits are, so the scalars are
+    multiplied by sqrt(Dh). Otherwise a short training at the learning rate of the other weights could hardly change
+    them. They are initialised like the model's other weights (std 0.02; T5's own code has 1/sqrt(D)).
 
     Args:
         heads: H.
         head_dim: Dh.
-        buckets: trained numbers a head. A model that reads both ways has half of them for each direction.
-        max_distance: at this distance and beyond, all share the last bucket.
-        bidirectional: whether a token sees what comes after it. If not, offsets into the future, which are hidden,
-            share the bucket of distance 0.
+        buckets: trained scalars per head. A bidirectional model uses half of them for each direction.
+        max_distance: distances from here on share the last bucket.
+        bidirectional: whether attention is bidirectional. If not, offsets into the future, which are masked, share the
+            bucket of distance 0.
 
     Raises:
-        ValueError: for fewer than one head; if there are fewer than 2 buckets a direction, or an odd number of them
-            for two; or if max_distance lies in the buckets that hold one distance each.
+        ValueError: for fewer than one head; for fewer than 2 buckets per direction, or an odd number if bidirectional;
+            or if max_distance falls into the buckets that hold one distance each.
     """
 
     buckets: Tensor
@@ -105,7 +105,9 @@ class T5(PositionScheme):
             raise ValueError(f"buckets={buckets} must be at least {2 * directions}")
         each = buckets // directions
         if max_distance <= each // 2:
-            raise ValueError(f"max_distance={max_distance} must be above {each // 2}, the buckets of one distance")
+            raise ValueError(
+                f"max_distance={max_distance} must be above {each // 2}, the number of single-distance buckets"
+            )
         self.max_distance, self.scale = max_distance, math.sqrt(head_dim)
         self.table = nn.Embedding(buckets, heads)
         behind = [bucket(distance, each, max_distance) for distance in range(max_distance + 1)]
@@ -123,16 +125,16 @@ class T5(PositionScheme):
 
 
 class Kerple(PositionScheme):
-    """A bias that falls with the logarithm of the distance, at two trained rates a head (Chi et al. 2022).
+    """A bias that decreases with log distance, at two trained rates per head (Chi et al. 2022).
 
-    bias_ij = -r1 log(1 + r2 |i - j|), their KERPLE-log. r1 and r2 start uniform in (0, 2) and (0, 1) and stay at least
-    0.01, as in the authors' code. All layers share them.
+    bias_ij = -r1 log(1 + r2 |i - j|), their KERPLE-log. r1 and r2 are initialised uniformly in (0, 2) and (0, 1) and
+    clamped to at least 0.01, as in the authors' code. All layers share them.
 
     Args:
         heads: H.
     """
 
-    SMALLEST = 0.01
+    MIN_RATE = 0.01
 
     def __init__(self, heads: PositiveInt) -> None:
         super().__init__()
@@ -145,22 +147,22 @@ class Kerple(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         """positions (T,) -> (H, T, T), float32."""
-        r1, r2 = (rate.float().clamp(min=self.SMALLEST)[:, None, None] for rate in (self.r1, self.r2))
+        r1, r2 = (rate.float().clamp(min=self.MIN_RATE)[:, None, None] for rate in (self.r1, self.r2))
         return -r1 * torch.log1p(r2 * _offsets(positions).abs())
 
 
 class Fire(PositionScheme):
-    """FIRE: a trained function of the distance over that to the beginning of the text (Li et al. 2023).
+    """FIRE: a trained function of the relative distance, normalised by the query's position (Li et al. 2023).
 
-    bias_ij = f(psi(i - j) / psi(max(L, i))) with psi(x) = log(1 + c x), and f a network with one hidden layer of ReLU
-    and an output for each head. c, the threshold L and f are trained, and shared by all layers. Below L the bias
-    depends on the offset alone; beyond, all distances come to lie between 0 and 1, however long the text.
+    bias_ij = f(psi(i - j) / psi(max(L, i))) with psi(x) = log(1 + c x), and f a network with one ReLU hidden layer
+    and one output per head. c, the threshold L and f are trained, and shared by all layers. Below L the bias
+    depends on the offset alone; above, distances are normalised to [0, 1] at any length.
 
     Args:
         heads: H.
-        hidden: units of f.
-        c: its start.
-        threshold: L's start, in positions.
+        hidden: hidden units of f.
+        c: initial value.
+        threshold: initial value of L, in positions.
     """
 
     causal_only = True
@@ -169,13 +171,13 @@ class Fire(PositionScheme):
         self, heads: PositiveInt, hidden: PositiveInt = 32, c: Positive = 0.1, threshold: Positive = 512.0
     ) -> None:
         super().__init__()
-        self.starts = c, threshold
+        self.initial = c, threshold
         self.c, self.log_threshold = nn.Parameter(torch.empty(())), nn.Parameter(torch.empty(()))
         self.inner, self.outer = nn.Linear(1, hidden), nn.Linear(hidden, heads)
         self.initialise()
 
     def initialise(self, generator: torch.Generator | None = None) -> None:
-        c, threshold = self.starts
+        c, threshold = self.initial
         nn.init.constant_(self.c, c)
         nn.init.constant_(self.log_threshold, math.log(threshold))
         for linear in (self.inner, self.outer):

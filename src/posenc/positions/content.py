@@ -1,6 +1,8 @@
 """Schemes that add to the attention logits what the tokens say: the door `content_bias`."""
 
 import math
+from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +10,29 @@ from torch import Tensor, nn
 
 from posenc.bounds import PositiveInt
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
+
+OfLayer = TypeVar("OfLayer", bound=PositionScheme)
+
+
+class PerLayer(PositionScheme, Generic[OfLayer]):
+    """A scheme whose layers each have parameters of their own.
+
+    Args:
+        name: what the state dict calls their list.
+        layers: what stands in each, from the first.
+    """
+
+    def __init__(self, name: str, layers: Iterable[OfLayer]) -> None:
+        super().__init__()
+        self.by_layer = tuple(layers)
+        self.add_module(name, nn.ModuleList(self.by_layer))
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:
+        for scheme in self.by_layer:
+            scheme.initialise(generator)
+
+    def layer(self, index: int) -> OfLayer:
+        return self.by_layer[index]
 
 
 class ForgetGate(PositionScheme):
@@ -34,7 +59,7 @@ class ForgetGate(PositionScheme):
         return kept[..., :, None] - kept[..., None, :]
 
 
-class Forgetting(PositionScheme):
+class Forgetting(PerLayer[ForgetGate]):
     """Forgetting attention (FoX; Lin et al. 2025, section 3): each token says how much of the past is forgotten.
 
     bias_ij = sum_{l=j+1..i} log f_l with f_l = sigmoid(w_h . x_l + b_h), where x is the input of a layer's attention.
@@ -53,20 +78,10 @@ class Forgetting(PositionScheme):
     causal_only = True
 
     def __init__(self, width: int, heads: int, layers: int) -> None:
-        super().__init__()
         for name, value in (("width", width), ("heads", heads), ("layers", layers)):
             if value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
-        self.gates = nn.ModuleList(ForgetGate(width, heads) for _ in range(layers))
-
-    def initialise(self, generator: torch.Generator | None = None) -> None:
-        for index in range(len(self.gates)):
-            self.layer(index).initialise(generator)
-
-    def layer(self, index: int) -> ForgetGate:
-        gate = self.gates[index]
-        assert isinstance(gate, ForgetGate)
-        return gate
+        super().__init__("gates", (ForgetGate(width, heads) for _ in range(layers)))
 
 
 class ContextualTable(PositionScheme):
@@ -97,7 +112,7 @@ class ContextualTable(PositionScheme):
         return of_counts.gather(-1, below) * (1 - share) + of_counts.gather(-1, above) * share
 
 
-class Contextual(PositionScheme):
+class Contextual(PerLayer[ContextualTable]):
     """Contextual position encoding (CoPE; Golovneva et al. 2024): a token counts the tokens that matter to it.
 
     The key at j is p_ij = sum_{l=j..i} sigmoid(q_i . k_l / sqrt(Dh)) away, and its logit grows by q_i . e[p_ij]. The
@@ -112,14 +127,4 @@ class Contextual(PositionScheme):
     causal_only = True
 
     def __init__(self, head_dim: PositiveInt, layers: PositiveInt, longest: PositiveInt = 64) -> None:
-        super().__init__()
-        self.tables = nn.ModuleList(ContextualTable(head_dim, longest) for _ in range(layers))
-
-    def initialise(self, generator: torch.Generator | None = None) -> None:
-        for index in range(len(self.tables)):
-            self.layer(index).initialise(generator)
-
-    def layer(self, index: int) -> ContextualTable:
-        table = self.tables[index]
-        assert isinstance(table, ContextualTable)
-        return table
+        super().__init__("tables", (ContextualTable(head_dim, longest) for _ in range(layers)))

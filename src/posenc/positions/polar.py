@@ -1,4 +1,4 @@
-"""Polar coordinates: what a token says in the length of each channel's vector, where it stands in its angle."""
+"""Polar coordinate position embedding (PoPE): content sets the magnitude of each channel, position its angle."""
 
 import torch
 import torch.nn.functional as F
@@ -14,12 +14,12 @@ class Polar(PositionScheme):
 
     sum_c softplus(q_c) softplus(k_c) cos((m - n) theta_c - delta_hc), with theta_c = base^(-c/Dh).
 
-    In RoPE the angle between q and k within a plane depends on both the contents and the offset; here contents have no
-    angle. The angles delta are trained from 0, and shared by all layers. Logits are divided by sqrt(Dh), as in RoPE,
-    though there are twice as many channels.
+    In RoPE the angle between q and k within a plane depends on both content and offset; here content has no effect on
+    the angle. The angles delta are trained, initialised to 0, and shared by all layers. Logits are divided by sqrt(Dh),
+    as in RoPE, although there are twice as many channels.
 
     Args:
-        heads: H, of the queries.
+        heads: H, query heads.
         head_dim: Dh.
         base: of the frequencies.
     """
@@ -37,12 +37,12 @@ class Polar(PositionScheme):
         """q (.., H, T, Dh) and k (.., G, T, Dh) -> the same with 2 Dh channels."""
         cos, sin = self.angles(positions)
         delta_cos, delta_sin = self.delta.float().cos(), self.delta.float().sin()
-        # On the queries, since keys may have fewer heads: the angle between them is the same.
+        # delta is applied to the queries, since there may be fewer key heads; only the difference matters.
         q_cos, q_sin = cos * delta_cos + sin * delta_sin, sin * delta_cos - cos * delta_sin
-        return _placed(q, q_cos, q_sin), _placed(k, cos, sin)
+        return _to_cartesian(q, q_cos, q_sin), _to_cartesian(k, cos, sin)
 
 
-def _placed(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Vectors of lengths softplus(x) at the angles of cos and sin, in Cartesian coordinates and the type of x."""
-    length = F.softplus(x.float())
-    return torch.cat([length * cos, length * sin], dim=-1).to(x.dtype)
+def _to_cartesian(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Vectors of magnitude softplus(x) at the angles of cos and sin, in Cartesian coordinates and the dtype of x."""
+    magnitude = F.softplus(x.float())
+    return torch.cat([magnitude * cos, magnitude * sin], dim=-1).to(x.dtype)

@@ -49,7 +49,11 @@ class Rotary(PositionScheme):
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout} must be one of {', '.join(LAYOUTS)}")
         self.layout = layout
-        self.angles = AngleTable(frequencies(self.rotated, base))
+        self.angles = self.angle_table(frequencies(self.rotated, base))
+
+    def angle_table(self, theta: Tensor) -> AngleTable | TrainedAngles:
+        """What gives the angles m theta_i of positions m, for theta (n,), float64, a frequency for each plane."""
+        return AngleTable(theta)
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
@@ -127,15 +131,8 @@ class TrainedFrequencies(Rotary):
         ValueError: as `Rotary`.
     """
 
-    def __init__(
-        self,
-        head_dim: int,
-        base: float = 10_000.0,
-        layout: Layout = "half",
-        fraction: float = 1.0,
-    ) -> None:
-        super().__init__(head_dim, base, layout, fraction)
-        self.angles = TrainedAngles(frequencies(self.rotated, base))
+    def angle_table(self, theta: Tensor) -> TrainedAngles:
+        return TrainedAngles(theta)
 
     def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
         for weight in self.angles.parameters():

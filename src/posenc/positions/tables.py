@@ -1,6 +1,6 @@
-"""Exact tables of fixed numbers: computed in float64, kept in float32, in no checkpoint, never cast.
+"""Constant tables: computed in float64, stored in float32, never cast, and not saved in checkpoints.
 
-Angles that are trained are in no table: they are computed in float64 at each use.
+Trained angles are not in a table; they are computed in float64 at each use.
 """
 
 import math
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 PAGE = 1024
-"""Positions in one page. A position is page x PAGE + offset; PAGE pages cover positions 0 to 2^20 - 1."""
+"""Positions per page. A position is page x PAGE + offset; PAGE pages cover positions 0 to 2^20 - 1."""
 
 
 class ExactTable(nn.Module):
-    """A table computed in float64 and kept in float32, in no checkpoint.
+    """A float64 tensor stored in float32, as a non-persistent buffer that is never cast.
 
     Attributes:
-        table: the numbers, in the shape they were given in.
+        table: the tensor, in its original shape.
     """
 
     table: Tensor
@@ -28,7 +28,7 @@ class ExactTable(nn.Module):
         self.register_buffer("table", exact.float(), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow the module to another device, but not to another precision: `.half()` must not round positions."""
+        """Move to another device, but keep the precision: `.half()` must not round positions."""
         kept = self.table
         super()._apply(fn, recurse)
         if self.table.dtype != kept.dtype:
@@ -50,9 +50,9 @@ def frequencies(size: int, base: float) -> Tensor:
 class AngleTable(ExactTable):
     """cos and sin of m * theta_i for any positions m in [0, 2^20), to 3e-7, on any device.
 
-    A flat table would need a length, and angles computed on the fly would need float64, which some accelerators
-    lack. So there are two small tables, one for whole pages and one for the offset inside a page, and the addition
-    theorem joins them.
+    A flat table would need a maximum length, and computing angles on the fly would need float64, which some
+    accelerators lack. So two small tables, for the page and for the offset within it, are combined by the angle
+    addition formulas.
     """
 
     def __init__(self, theta: Tensor) -> None:
@@ -70,10 +70,10 @@ class AngleTable(ExactTable):
 
 
 class TrainedAngles(nn.Module):
-    """cos and sin of m theta_i exp(w_i), in float64 up to the last rounding, and differentiable.
+    """cos and sin of m theta_i exp(w_i), computed in float64, differentiable.
 
     Args:
-        theta: (n,), float64, where each frequency starts.
+        theta: (n,), float64, the initial frequencies.
 
     Attributes:
         log_ratio: w, (n,).
@@ -92,14 +92,14 @@ class TrainedAngles(nn.Module):
 
 
 class DecayTable(nn.Module):
-    """zeta_i^(m/S) for whole m in [-reach, reach], to a relative error of 2e-7, on any device.
+    """zeta_i^(m/S) for integers m in [-reach, reach], to a relative error of 2e-7, on any device.
 
-    An offset is page x size + rest, so that two short tables make a long one, and their product is the power.
+    An offset is page x size + rest; the power is the product of an entry for the page and one for the rest.
 
     Args:
         zeta: (n,), float64, each above 0.
         scale_base: S, above 0.
-        reach: the largest |m|; zeta^(reach/S) and its inverse must be float32 numbers.
+        reach: the largest |m|; zeta^(reach/S) and its inverse must be finite in float32.
     """
 
     def __init__(self, zeta: Tensor, scale_base: float, reach: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.claim_map import Point, Trend, trend, trials
+from posenc.analysis.claim_map import Point, Trend, trend
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import Result, pooled_sd, seeds_needed
 from posenc.report.figures import STYLE
@@ -163,18 +163,6 @@ def write_up(results: Sequence[Result], points: Sequence[Point]) -> list[str]:
             f"Each last loss has a standard error of {statistics.median(errors):.4f} nats over its validation windows "
             "(median over runs). All runs read the same windows, so that their differences are surer."
         )
-    if tried := trials(results):
-        lines = ["| arm | trials | best | loss | next best |", "|---|---|---|---|---|"]
-        for pos, ranked in tried.items():
-            best = ranked[0][1]
-            own = ", ".join(
-                f"{name} {value}"
-                for name, value in (("lr", best.lr), ("scale", best.scale), ("base", best.base))
-                if value
-            )
-            second = f"{ranked[1][0]:.4f}" if len(ranked) > 1 else ""
-            lines.append(f"| {pos} | {len(ranked)} | {own} | {ranked[0][0]:.4f} | {second} |")
-        written.append("\n".join(lines))
     return written
 
 

@@ -14,20 +14,14 @@ from posenc.report.page import render
 from posenc.storage.csv_files import read_csv
 from posenc.storage.reading import read_mapping
 
-TOKENS_A_STEP = 4096
-"""Of every run in results/, whose curves count tokens."""
-
 MATCHED = math.sqrt(2) * 0.02
 """What `scale: matched` of the sinusoid comes to: token embeddings have a standard deviation of 0.02 at step 0."""
-
-OLDER, RENAMED = "kjv-tiny-cpu", {"sinusoidal": "sinusoidal_matched"}
-"""The results of before the sinusoid's amplitude was 0.1, but for those of `amplitude`, and what it is called today."""
 
 SLIDERS = ("base", "fraction", "kept", "scale", "buckets", "max_distance")
 """What measured settings have a number for, of what can be chosen on the page."""
 
 Arm = dict[str, Any]
-"""One curve of the page: scheme, name, values, source, setting, seeds, steps, and x, y, low, high."""
+"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, and x (in tokens), y, low, high."""
 
 
 def html(results: Path, conf: Path) -> str:
@@ -55,11 +49,10 @@ def _scheme(file: Path) -> dict[str, Any]:
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Arm]:
     """The arms of one file that the page can name: without interventions, all values numbers that a slider has."""
     source = file.parent.relative_to(results)
-    renamed = RENAMED if source.parts[0] == OLDER and source.name != "amplitude" else {}
     rows = read_csv(file)
     if rows and "pos" not in rows[0]:
         budget = max(float(row["tokens"]) for row in rows)
-        rows = [_as_in_a_study(row, budget, renamed) for row in rows]
+        rows = [_as_in_a_study(row, budget) for row in rows]
     known = sorted((row for row in rows if row["pos"] in schemes), key=_key)
     for key, measured in groupby(known, key=_key):
         corpus, setting, pos, tokens, lr, scale, base = key
@@ -77,7 +70,7 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
             "values": values,
             "source": f"results/{source.as_posix()}",
             "setting": ", ".join(filter(None, said)),
-            "steps": round(float(tokens) / TOKENS_A_STEP),
+            "tokens": int(float(tokens)),
             **_curve(list(measured)),
         }
 
@@ -87,12 +80,12 @@ def _key(row: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(row[name] for name in ("corpus", "setting", "pos", "tokens", "lr", "scale", "base"))
 
 
-def _as_in_a_study(row: Mapping[str, str], budget: float, renamed: Mapping[str, str]) -> dict[str, str]:
+def _as_in_a_study(row: Mapping[str, str], budget: float) -> dict[str, str]:
     """A row of the report's curves.csv as one of a study's."""
-    pos = renamed.get(row["scheme"], row["scheme"])
-    known = {"corpus": "", "setting": row["setting"] or BACKBONE, "pos": pos, "lr": "", "scale": "", "base": ""}
+    known = {"corpus": "", "setting": row["setting"] or BACKBONE, "lr": "", "scale": "", "base": ""}
     return {
         **known,
+        "pos": row["scheme"],
         "seed": row["seed"],
         "tokens": str(budget),
         "at_tokens": row["tokens"],
@@ -109,11 +102,11 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _curve(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The mean over seeds at the steps that all have, with its interval."""
+    """The mean over seeds at the tokens where all have one, with its interval."""
     seeds: dict[int, dict[float, float]] = {}
     for row in rows:
-        seeds.setdefault(int(row["seed"]), {})[float(row["at_tokens"]) / TOKENS_A_STEP] = float(row["val_loss"])
-    steps = sorted(set.intersection(*map(set, seeds.values())))
-    found = band(steps, [mean([curve[step] for curve in seeds.values()]) for step in steps])
+        seeds.setdefault(int(row["seed"]), {})[float(row["at_tokens"])] = float(row["val_loss"])
+    shared = sorted(set.intersection(*map(set, seeds.values())))
+    found = band(shared, [mean([curve[tokens] for curve in seeds.values()]) for tokens in shared])
     lines = {"x": found.x, "y": found.middle, "low": found.low, "high": found.high}
     return {"seeds": sorted(seeds), **{name: [round(float(x), 4) for x in line] for name, line in lines.items()}}

@@ -234,6 +234,6 @@ def facts(sweep: Sweep) -> Table:
 
 
 def metrics(listed: Iterable[Metric] = METRICS.values()) -> Table:
-    """A row a metric: what it is and how it is measured."""
+    """One row per metric: its definition and how it is measured."""
     rows = [(m.name, f"{m.label}: {m.definition}", m.measured) for m in listed]
-    return Table("Metrics", ("column", "what it is", "how it is measured"), rows)
+    return Table("Metrics", ("column", "definition", "how it is measured"), rows)

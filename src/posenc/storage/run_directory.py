@@ -73,6 +73,11 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def best(self) -> Path:
+        """Has the checkpoint with the lowest validation loss, if a logger asks for it."""
+        return self.checkpoints / "best"
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep a second process with the same command out of the directory, and tell it who is in.
@@ -100,7 +105,8 @@ class RunDirectory:
     def create(self, config: Mapping[str, Any]) -> None:
         """Make the directory and write down the configuration."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        clear_partial(self.checkpoints)
+        for folder in (self.checkpoints, self.best):
+            clear_partial(folder)
         atomic_write(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
 
     def run_id(self, given: str | None = None) -> str:

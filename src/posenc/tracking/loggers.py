@@ -34,7 +34,7 @@ def weights_and_biases(
         project, entity, tags: where the run appears; an agent of W&B's sweeps has its own project and entity.
         timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
         upload: seconds to wait for it at the end.
-        artifact: whether to upload the last checkpoint and the curves as files, too.
+        artifact: whether to upload the last checkpoint, the best and the curves as files, too.
     """
     from posenc.tracking.wandb_logger import begin
 
@@ -64,6 +64,11 @@ def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers: 
 def _agents_id() -> str | None:
     """The run that an agent of W&B's sweeps has begun for this process; outside of one, an id is nobody's."""
     return os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
+
+
+def want_best(loggers: Loggers) -> bool:
+    """Whether one of them asks for the checkpoint with the lowest validation loss."""
+    return any(logger.wants_best for logger in loggers)
 
 
 def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:

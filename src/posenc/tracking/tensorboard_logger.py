@@ -18,6 +18,8 @@ class TensorBoard(Logger):
         directory: the run's.
     """
 
+    wants_best = False
+
     def __init__(self, writer: Any, directory: RunDirectory) -> None:
         super().__init__()
         self.directory, self._class = directory, writer

@@ -17,7 +17,7 @@ from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, wit
 from posenc.tracking.wandb_segments import NONE, last_step
 
 CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
-"""What an artifact has beside the checkpoint."""
+"""What an artifact has beside the checkpoints."""
 
 PARTING = 2.0
 """Seconds that W&B gets when the run was stopped or has failed."""
@@ -39,7 +39,7 @@ class WeightsAndBiases(Logger):
         directory: ours, with the curve so far.
         held: the last step that W&B has already.
         upload: seconds to wait at the end.
-        artifact: whether the last checkpoint and the curves are uploaded too.
+        artifact: whether the last checkpoint, the best and the curves are uploaded too.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class WeightsAndBiases(Logger):
     ) -> None:
         super().__init__()
         self.wandb, self.run, self.warnings, self.upload = wandb, run, warnings, upload
-        self.directory, self.held, self.artifact = directory, held, artifact
+        self.directory, self.held, self.wants_best = directory, held, artifact
         self.files = os.path.relpath(os.path.dirname(run.dir))
         # A run that was resumed has a segment a session, and all of them make the whole.
         self.sync = (
@@ -92,13 +92,15 @@ class WeightsAndBiases(Logger):
         """Hand over the sample and the whole summary: the report can be made from it."""
         self._attempt(lambda: self.run.summary.update(dict(summary)))
         self._attempt(lambda: self.run.log({"sample": self.wandb.Html(f"<pre>{html.escape(sample)}</pre>")}))
-        if self.artifact:
+        if self.wants_best:
             self._attempt(self._upload_files)
 
     def _upload_files(self) -> None:
         artifact = self.wandb.Artifact(f"run-{self.run.id}", type="model")
         for file in (*newest_first(self.directory.checkpoints)[:1], *map(self.directory.path.joinpath, CURVES)):
             artifact.add_file(str(file))
+        for file in newest_first(self.directory.best):
+            artifact.add_file(str(file), name=f"best/{file.name}")
         self.run.log_artifact(artifact)
 
     def close(self, failed: bool) -> None:
@@ -142,7 +144,7 @@ def begin(
         settings: what `wandb.init` is given.
         timeout: seconds to wait for the server, once to ask whether it is there and once to begin the run.
         upload: seconds to wait for it at the end.
-        artifact: whether the last checkpoint and the curves are uploaded too.
+        artifact: whether the last checkpoint, the best and the curves are uploaded too.
 
     Returns:
         The run; None if W&B is missing or broken.

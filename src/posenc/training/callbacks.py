@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from multiprocessing import parent_process
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -15,6 +16,7 @@ from tqdm import tqdm
 
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import RunDirectory
+from posenc.tracking import loggers
 from posenc.training.metrics_writer import MetricsWriter, Row, max_over_ranks
 from posenc.training.signals import Signals
 from posenc.training.timer import CHECKPOINTS, Timer
@@ -22,6 +24,8 @@ from posenc.training.timer import CHECKPOINTS, Timer
 
 class Checkpoint(Callback):
     """Saves after validations when enough time has passed, and at the end; keeps the last two.
+
+    For a logger that asks for it, the one with the lowest validation loss is kept beside them.
 
     Args:
         directory: the run's.
@@ -34,14 +38,25 @@ class Checkpoint(Callback):
     def __init__(
         self, directory: RunDirectory, seconds: float, metrics: MetricsWriter, signals: Signals, timer: Timer
     ) -> None:
-        self.folder, self.seconds = directory.checkpoints, seconds
+        self.folder, self.best, self.seconds = directory.checkpoints, directory.best, seconds
         self.metrics, self.signals, self.timer = metrics, signals, timer
         self._step, self._saved = -1, time.monotonic()
 
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        if trainer.is_global_zero:
+            for file in checkpoint_files.newest_first(self.best):
+                if checkpoint_files.step(file) > trainer.global_step:  # will be trained again
+                    file.unlink()
+        if self.metrics.just_validated(trainer.global_step):  # an earlier session left this validation to us
+            self._keep_best(trainer, pl_module)
+
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         last = trainer.global_step == pl_module.steps
-        if last or (self.metrics.just_validated(trainer.global_step) and self._due(trainer)):
+        validated = self.metrics.just_validated(trainer.global_step)
+        if last or (validated and self._due(trainer)):
             self.save(trainer, pl_module)
+        if validated:
+            self._keep_best(trainer, pl_module)
 
     def save(self, trainer: Trainer, pl_module: Any) -> None:
         """Save the present step, unless it is saved; all ranks must call this.
@@ -49,16 +64,24 @@ class Checkpoint(Callback):
         Raises:
             RunError: if the loss or the gradient is NaN or infinite.
         """
-        if self._step == trainer.global_step:
-            return
+        if self._step != trainer.global_step:
+            self._write(trainer, pl_module, self.folder, checkpoint_files.KEPT)
+            self._step, self._saved = trainer.global_step, time.monotonic()
+
+    def _keep_best(self, trainer: Trainer, pl_module: Any) -> None:
+        """Save the present step if its validation loss is the lowest so far, on rank 0, which has the loggers."""
+        if trainer.strategy.broadcast(loggers.want_best(trainer.loggers) and self.metrics.lowest()):
+            self._write(trainer, pl_module, self.best, kept=1)
+
+    def _write(self, trainer: Trainer, pl_module: Any, folder: Path, kept: int) -> None:
         self.metrics.check_finite(pl_module, trainer.global_step)
         with self.timer.within(CHECKPOINTS), self.signals.deferred():
             if trainer.is_global_zero:
                 self.metrics.sync()
-            trainer.save_checkpoint(self.folder / checkpoint_files.stem(trainer.global_step), weights_only=False)
-            self._step, self._saved = trainer.global_step, time.monotonic()
+                folder.mkdir(exist_ok=True)
+            trainer.save_checkpoint(folder / checkpoint_files.stem(trainer.global_step), weights_only=False)
             if trainer.is_global_zero:
-                for old in checkpoint_files.newest_first(self.folder)[checkpoint_files.KEPT :]:
+                for old in checkpoint_files.newest_first(folder)[kept:]:
                     old.unlink()
 
     def _due(self, trainer: Trainer) -> bool:

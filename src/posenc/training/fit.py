@@ -12,6 +12,7 @@ from posenc.data.prepare import Prepared
 from posenc.distributed import broadcast, this_rank
 from posenc.objectives.sampling import Sampling
 from posenc.storage.atomic import atomic_write
+from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
 from posenc.training import environment
@@ -21,6 +22,7 @@ from posenc.training.callbacks import Checkpoint, ProgressBar, StopOnSignal
 from posenc.training.checkpoint_io import newest_intact
 from posenc.training.efficiency import peak_memory, reset_peak_memory
 from posenc.training.experiment import Experiment
+from posenc.training.fork import Fork
 from posenc.training.metrics_writer import MetricsWriter
 from posenc.training.module import LanguageModel
 from posenc.training.signals import Signals
@@ -42,7 +44,7 @@ class TrainingRun:
         timer: begun when the run began.
 
     Raises:
-        UserError: if this machine lacks the device asked for.
+        UserError: if this machine lacks the device asked for, or `fork_from` is not a run to begin from.
     """
 
     def __init__(
@@ -57,6 +59,9 @@ class TrainingRun:
     ) -> None:
         self.experiment, self.prepared, self.settings = experiment, prepared, settings
         self.directory, self.timer = directory, timer
+        self.fork = None
+        if settings.fork_from and this_rank().is_zero and not newest_first(directory.checkpoints):
+            self.fork = Fork.of(Path(settings.fork_from), experiment)
         self.windows, self.validation = experiment.validation(prepared)
         bar = ProgressBar(f"{directory.scheme}, seed {settings.seed}", settings.steps)
         probe = AttentionProbe(self.windows, settings.context)
@@ -92,6 +97,8 @@ class TrainingRun:
                 return None
             self.directory.create(self.experiment.config)
             self.experiment.tokenizer.save(self.directory.path)
+            if self.fork:
+                self.fork.into(self.directory)
             try:
                 config = self.experiment.config
                 self.trainer.loggers = build(config, "logger", directory=self.directory, config=config)

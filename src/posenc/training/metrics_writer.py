@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from posenc.config.schema import Settings
 from posenc.errors import RunError, UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.csv_files import MetricsFile, steps_in
+from posenc.storage.csv_files import MetricsFile, read_numbers, steps_in
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.attention_probe import PROBE_COLUMNS, AttentionProbe
@@ -227,6 +227,12 @@ class MetricsWriter(Callback):
     def just_validated(self, step: int) -> bool:
         """Whether this step's row is on disk, with a validation."""
         return step % self.settings.eval_every == 0 and not self._pending
+
+    def lowest(self) -> bool:
+        """Whether the last validation loss on disk is the lowest there."""
+        rows = read_numbers(self.directory.path / "metrics.csv")
+        losses = [row["val_loss"] for row in rows if "val_loss" in row]
+        return bool(losses) and losses[-1] == min(losses)
 
     def sync(self) -> None:
         """Have every row on disk."""

@@ -9,7 +9,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 
 from posenc.data.batches import Batches
-from posenc.objectives.objective import UNSEEN
+from posenc.objectives.objective import IGNORE_INDEX
 from posenc.training.accelerator import Hardware
 from posenc.training.checkpoint_io import refuse_foreign
 from posenc.training.experiment import Experiment
@@ -102,14 +102,14 @@ class LanguageModel(LightningModule):
         """
         inputs, targets = self.validation
         world, rank = self.trainer.world_size, self.trainer.global_rank
-        predicted = int((targets != UNSEEN).sum())
+        predicted = int((targets != IGNORE_INDEX).sum())
         largest = self.batches.batch_size // world
         even = [size for size in range((largest + 1) // 2, largest + 1) if len(inputs) % size == 0]
         size = max(even, default=largest)
         batches = list(zip(inputs.split(size), targets.split(size), strict=True))
         for turn in range(rank, math.ceil(len(batches) / world) * world, world):
             seen, wanted = batches[turn % len(batches)]
-            share = int((wanted != UNSEEN).sum()) / predicted
+            share = int((wanted != IGNORE_INDEX).sum()) / predicted
             yield seen, wanted, share if turn < len(batches) else 0.0
 
     def on_train_start(self) -> None:

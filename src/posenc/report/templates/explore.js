@@ -87,23 +87,25 @@ const LOGITS = (() => {
   const far = (arm, settings) => Object.entries(settings).reduce((sum, [name, number]) =>
     sum + (arm.values[name] > 0 ? Math.abs(Math.log((number || 1e-3) / arm.values[name])) : 0), 0);
 
+  const tokens = (arm) => arm.tokens.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
+
   function text(arm) {
     const own = Object.entries(arm.values).map(([name, number]) => `${NAMES[name] ?? name} ${number.toLocaleString("en")}`);
     const seeds = arm.seeds.length === 1 ? `seed ${arm.seeds[0]}` : `${arm.seeds.length} seeds (${arm.seeds.join(", ")})`;
-    return `${[arm.name, ...own].join(", ")}; ${arm.setting ? `${arm.setting}; ` : ""}${seeds}; ${arm.steps.toLocaleString("en")} steps; ${arm.source}`;
+    return `${[arm.name, ...own].join(", ")}; ${arm.setting ? `${arm.setting}; ` : ""}${seeds}; ${tokens(arm)} tokens; ${arm.source}`;
   }
 
   function nearest(settings) {
     const arms = MEASURED.filter((arm) => arm.scheme === chosen.value);
-    const order = (arm) => [far(arm, settings), -arm.seeds.length, -arm.steps];
+    const order = (arm) => [far(arm, settings), -arm.seeds.length, -arm.tokens];
     return arms.sort((one, other) => order(one).map((number, at) => number - order(other)[at]).find((gap) => Math.abs(gap) > 1e-9) ?? 0);
   }
 
-  const curve = (arm, width) => ({ ...LOOKS[arm.name], name: arm.name, x: arm.x, y: arm.y, low: width > 2 ? arm.low : undefined, high: arm.high, width });
+  const curve = (arm, width) => ({ ...LOOKS[arm.name], name: arm.name, x: arm.x.map((tokens) => tokens / 1e6), y: arm.y, low: width > 2 ? arm.low : undefined, high: arm.high, width });
 
   // The best arm of every other scheme in the same experiment.
   function beside(arm) {
-    const alike = MEASURED.filter((other) => other.name !== arm.name && ["source", "setting", "steps"].every((key) => other[key] === arm[key]));
+    const alike = MEASURED.filter((other) => other.name !== arm.name && ["source", "setting", "tokens"].every((key) => other[key] === arm[key]));
     const best = new Map(alike.sort((one, other) => other.y.at(-1) - one.y.at(-1)).map((other) => [other.name, other]));
     return [...best.values()];
   }
@@ -116,7 +118,7 @@ const LOGITS = (() => {
     const series = [...beside(arm).map((other) => curve(other, 1)), curve(arm, 2.8)];
     const ends = series.flatMap((one) => [one.y.at(-1), one.y[Math.floor(one.y.length / 6)]]);
     drawChart(host, {
-      x: { title: "step", range: [0, arm.steps] },
+      x: { title: "million tokens", range: [0, arm.tokens / 1e6] },
       y: { title: "validation loss, nats per token", range: [Math.min(...ends) - 0.03, Math.max(...ends)] }, series,
     });
   }

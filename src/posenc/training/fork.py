@@ -1,0 +1,100 @@
+"""A run that begins where another one stands, such as the cool-down of a run whose learning rate was constant."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+
+from posenc.bounds import PositiveInt
+from posenc.config.instantiate import build
+from posenc.config.schema import check_groups
+from posenc.errors import UserError
+from posenc.storage import checkpoint_files
+from posenc.storage.reading import check_types, read_mapping
+from posenc.storage.run_directory import RunDirectory
+from posenc.training.checkpoint_io import CheckpointIO, refuse_foreign
+from posenc.training.experiment import Experiment
+
+OTHER_LENGTH = ("steps", "schedule")
+"""What a fork may set otherwise, as long as the learning rate is the same up to where it begins."""
+
+
+class _Length(TypedDict):
+    """What is read of the other run's configuration."""
+
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
+    steps: PositiveInt
+    schedule: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fork:
+    """The latest checkpoint of another run that the new one would have come to by itself, to the bit.
+
+    Attributes:
+        source: the other run's directory.
+        file: its checkpoint.
+        checkpoint: what is in that.
+    """
+
+    source: Path
+    file: Path
+    checkpoint: dict[str, Any]
+
+    @classmethod
+    def of(cls, source: Path, experiment: Experiment) -> "Fork":
+        """
+        Raises:
+            UserError: if the other run differs in more than its length, or has no checkpoint that early.
+        """
+        if not (source / "config.yaml").exists():
+            raise UserError(f"fork_from={source} is not a run directory: it has no config.yaml")
+        theirs = read_mapping(source / "config.yaml")
+        check_types(source / "config.yaml", theirs, _Length)
+        shared = _shared_updates(theirs, experiment)
+        every = checkpoint_files.newest_first(source / "checkpoints")
+        file = next(
+            (one for one in every if checkpoint_files.step(one) <= shared and checkpoint_files.intact(one)), None
+        )
+        if file is None:
+            steps = " and ".join(str(checkpoint_files.step(one)) for one in reversed(every)) or "none"
+            raise UserError(
+                f"fork_from={source}: its learning rate is this run's up to step {shared}, "
+                f"and it has no checkpoint that early (steps: {steps})"
+            )
+        checkpoint = checkpoint_files.load(file)
+        try:
+            refuse_foreign(checkpoint, {**experiment.config, **{key: theirs[key] for key in OTHER_LENGTH}})
+        except UserError as error:
+            raise UserError(f"fork_from={source}: {error}") from error
+        _set_learning_rate(checkpoint, experiment, checkpoint_files.step(file))
+        return cls(source, file, {**checkpoint, "configuration": dict(experiment.config)})
+
+    def into(self, directory: RunDirectory) -> None:
+        """Copy the checkpoint and the rows up to it; from there the run is one that resumes."""
+        for rows in ("metrics.csv", "attention.csv"):
+            shutil.copyfile(self.source / rows, directory.path / rows)
+        stem = checkpoint_files.stem(checkpoint_files.step(self.file))
+        CheckpointIO().save_checkpoint(self.checkpoint, directory.checkpoints / stem)
+
+
+def _set_learning_rate(checkpoint: dict[str, Any], experiment: Experiment, step: int) -> None:
+    """Of the next update, which the other run's schedule has set already."""
+    factor = experiment.schedule.lr_factor(step, experiment.config["steps"])
+    for optimizer in checkpoint["optimizer_states"]:
+        for group in optimizer["param_groups"]:
+            group["lr"] = group["initial_lr"] * factor
+
+
+def _shared_updates(theirs: dict[str, Any], experiment: Experiment) -> int:
+    """After how many updates the learning rates of two runs begin to differ."""
+    check_groups(theirs, ["schedule"])
+    schedule, ours = build(theirs, "schedule"), experiment.config
+    length = min(theirs["steps"], ours["steps"])
+    factors = (
+        (schedule.lr_factor(step, theirs["steps"]), experiment.schedule.lr_factor(step, ours["steps"]))
+        for step in range(length)
+    )
+    return next((step for step, (one, other) in enumerate(factors) if one != other), length)

@@ -1,0 +1,115 @@
+"""Wrong command lines of the commands beside train.py, and run directories of strangers."""
+
+from collections.abc import Mapping
+from io import BytesIO
+
+import torch
+
+from tests.config.wrong_input import Wrong
+
+CONFIGURATION = """\
+seed: 0
+context: 16
+batch_size: 2
+pos: {_target_: posenc.positions.PositionScheme}
+intervention: {_target_: posenc.interventions.nothing}
+model: {_target_: posenc.model.Transformer, layers: 1, width: 8, heads: 1}
+attention: {_target_: posenc.model.Softmax}
+objective: {_target_: posenc.objectives.objective.Causal}
+tokenizer: {_target_: posenc.data.tokenizers.Bytes}
+"""
+"""What a stranger's run might be made of."""
+
+CHECKPOINT = "run/checkpoints/step-000000010.ckpt"
+
+
+def run_of(configuration: str) -> dict[str, bytes]:
+    """A run directory, as files; its checkpoint has the weights of a layer of width 8."""
+    checkpoint = BytesIO()
+    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(8)}}, checkpoint)
+    return {"run/config.yaml": configuration.encode(), CHECKPOINT: checkpoint.getvalue()}
+
+
+def stranger(changed: str, to: str, sentence: str) -> Wrong:
+    """A run directory from elsewhere, with something in its configuration that does not belong there."""
+    configuration = CONFIGURATION.replace(changed, to)
+    assert configuration != CONFIGURATION
+    return Wrong(("{here}/run",), sentence, files=run_of(configuration), program="posenc.sample")
+
+
+def other(line: str, sentence: str, files: Mapping[str, bytes] | None = None) -> Wrong:
+    """Another command than train.py."""
+    program, *arguments = line.split()
+    return Wrong(tuple(arguments), sentence, files=files or {}, program=program)
+
+
+RUN = run_of(CONFIGURATION)
+
+OTHER_COMMANDS = [
+    other("posenc.sample", "the following arguments are required: run"),
+    other("posenc.sample {here}", "is not a run directory: it has no config.yaml"),
+    other("posenc.sample {here}/run", "has no checkpoint", {"run/config.yaml": b""}),
+    other(
+        "posenc.sample {here}/run",
+        "step-000000010.ckpt holds more than tensors and plain data",
+        {**RUN, CHECKPOINT: b"no weights"},
+    ),
+    other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"{"}),
+    other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"\xff"}),
+    other(
+        "posenc.sample {here}/run",
+        "config.yaml cannot be read: it holds no mapping",
+        {**RUN, "run/config.yaml": b"[1]"},
+    ),
+    other("posenc.sample run --tokens=many", "argument --tokens: invalid int value: 'many'"),
+    other("posenc.sample run --tokens=0", "--tokens=0 must be between 1 and 1000000"),
+    other("posenc.sample run --temperature=nan", "--temperature=nan must be between 0.01 and 100"),
+    other(f"posenc.sample run --seed={2**70}", "must be between 0 and 2^63 - 1"),
+    other("posenc.sample run --prompt=", "--prompt must be UTF-8 text, and not empty"),
+    stranger("posenc.positions.PositionScheme", "os.system", "pos._target_=os.system must name a class or function of"),
+    stranger(
+        "posenc.positions.PositionScheme", "posenc.positions.base.torch.save", "pos._target_=posenc.positions.base"
+    ),
+    stranger(
+        "posenc.positions.PositionScheme",
+        "posenc.storage.atomic.atomic_write",
+        "must name a class or function of",
+    ),
+    stranger("posenc.model.Softmax", "posenc.model.family.math.sqrt", "attention._target_="),
+    stranger("heads: 1}", "heads: 1, family: {_target_: os.getcwd}}", "model.family._target_=os.getcwd must name"),
+    stranger(
+        "layers: 1,", "layers: '${oc.env:POSENC_SECRET}',", "model.layers=${oc.env:POSENC_SECRET} must be a whole"
+    ),
+    stranger("layers: 1,", "", "model.layers is missing"),
+    stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
+    stranger("width: 8", f"width: {10**9}", "is of another model than config.yaml describes"),
+    stranger("seed: 0", "seed: zero", "seed must be a whole number"),
+    stranger(
+        "posenc.data.tokenizers.Bytes",
+        "posenc.data.tokenizers.BytePairs, vocab_size: 300",
+        "tokenizer.json cannot be read",
+    ),
+    other("posenc.export {here}", "is not a run directory: it has no config.yaml"),
+    other("posenc.export run --to=onnx", "argument --to: invalid choice: 'onnx'"),
+    other("posenc.report", "the following arguments are required: source"),
+    other("posenc.report {here}/nowhere", "no runs in"),
+    other("posenc.report {here}/file", "no runs in", {"file": b""}),
+    other("posenc.report {here}", "no runs in {here}; there are {here}/runs", {"runs/rope/seed0-1/config.yaml": b""}),
+    other("posenc.report {here}", "can be read yet", {"rope/seed0-1/config.yaml": b"\xff"}),
+    Wrong(
+        ("{here}",),
+        "/rope cannot be read: Permission denied",
+        program="posenc.report",
+        files={"rope/seed0-1/config.yaml": b""},
+        made=lambda here: (here / "rope").chmod(0),
+    ),
+    other("posenc.report wandb://entity", "must look like wandb://entity/project/group"),
+    other("posenc.extrapolate", "the following arguments are required: folder"),
+    other("posenc.extrapolate {here}/nowhere", "no runs in"),
+    other("posenc.profile pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
+    other("posenc.profile steps=0", "steps=0 must be at least 1"),
+    other("posenc.profile --nonsense", "unrecognized arguments: --nonsense"),
+    other("posenc.profile --out={here}/file", "/file exists: name another file", {"file": b""}),
+    other("posenc.profile --out={here}/file/x.json", "/x.json cannot be written to: Not a directory", {"file": b""}),
+    other("posenc.profile pos._target_=os.system", "pos._target_ cannot be set"),
+]

@@ -1,0 +1,65 @@
+"""A run that begins at another's checkpoint is, to the bit, the run that it would have been from the start."""
+
+from pathlib import Path
+
+import pytest
+
+from posenc.config.compose import composed
+from posenc.errors import UserError
+from posenc.storage.csv_files import read_csv
+from posenc.training.run import run
+from tests.conftest import CONF, only
+
+STABLE = ("schedule=constant", "schedule.warmup=4", "steps=20")
+COOLED = ("schedule=wsd", "schedule.warmup=4", "schedule.cooldown=10", "steps=30")
+
+
+def train(runs: Path, *overrides: str) -> Path:
+    """The directory of a run trained in this process."""
+    given = ("experiment=smoke", "logger=csv", "trainer=cpu", f"runs={runs}", *overrides)
+    run(*composed(CONF, given))
+    return only(runs, "*/*/seed*")
+
+
+def curve(directory: Path) -> list[dict[str, str]]:
+    """metrics.csv without what depends on the clock."""
+    rows = read_csv(directory / "metrics.csv")
+    return [{name: cell for name, cell in row.items() if name not in ("seconds", "tokens_per_s")} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def stable(tmp_path_factory) -> Path:
+    """A finished run whose learning rate stays at its peak."""
+    return train(tmp_path_factory.mktemp("stable"), *STABLE)
+
+
+def test_a_cool_down_from_a_checkpoint_is_the_run_with_that_cool_down(stable, tmp_path):
+    scratch = train(tmp_path / "scratch", *COOLED)
+    forked = train(tmp_path / "forked", *COOLED, f"fork_from={stable}")
+    assert len(curve(scratch)) == 6
+    assert curve(forked) == curve(scratch)
+    assert (forked / "attention.csv").read_text() == (scratch / "attention.csv").read_text()
+    assert forked.name == scratch.name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ((*COOLED, "seed=1"), "the checkpoint is of another configuration: seed=0 (here 1)"),
+        ((*COOLED, "optim.lr=0.004"), "the checkpoint is of another configuration: optim.lr=0.003 (here 0.004)"),
+        (
+            ("steps=30",),
+            "its learning rate is this run's up to step 0, and it has no checkpoint that early",
+        ),
+    ],
+)
+def test_a_run_that_would_not_have_come_to_the_checkpoint_is_refused(stable, tmp_path, overrides, sentence):
+    with pytest.raises(UserError) as refusal:
+        train(tmp_path / "refused", *overrides, f"fork_from={stable}")
+    assert f"fork_from={stable}: {sentence}" in str(refusal.value)
+    assert not (tmp_path / "refused").exists()
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"fork_from=\S+ is not a run directory: it has no config.yaml"):
+        train(tmp_path / "refused", f"fork_from={tmp_path}")
