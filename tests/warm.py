@@ -122,7 +122,9 @@ class Warm:
 @functools.cache
 def python() -> Warm:
     """The one of this test process."""
-    return Warm()
+    warm = Warm()
+    atexit.register(warm.close)
+    return warm
 
 
 def _preload() -> None:
