@@ -96,6 +96,11 @@ def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point
     return tuple(points)
 
 
+def off_plateau(results: Iterable[Result]) -> list[Result]:
+    """Those that end PLATEAU under the bigram model; over seeds, a plateau's end is left early or late."""
+    return [result for result in results if result.val_loss <= result.bigram_loss - PLATEAU]
+
+
 def _by_seed(results: Iterable[Result]) -> dict[int, dict[int, float]]:
     """Losses by seed, then by tokens.
 

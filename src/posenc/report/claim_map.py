@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.claim_map import Point, Trend, trend
+from posenc.analysis.claim_map import Point, Trend, off_plateau, trend
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import Result, pooled_sd, seeds_needed
 from posenc.report.figures import STYLE
@@ -123,10 +123,12 @@ def _band(axes: Any, points: Sequence[Point], color: str) -> None:
 
 
 def _gaps(axes: Any, points: Sequence[Point]) -> None:
-    known = [point for point in points if point.gap is not None]
-    gaps = [point.gap.value for point in known if point.gap is not None]
+    """Over the tokens; grey where the baseline stands on the plateau."""
+    known = [(point.tokens, point.gap.value, point.plateau) for point in points if point.gap is not None]
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    axes.plot([point.tokens for point in known], gaps, color=_MAIN, linewidth=2.2, marker="o", markersize=5)
+    for drawn, color in ((known, _MAIN), ([point for point in known if point[2]], _GREY)):
+        tokens, gaps = [point[0] for point in drawn], [point[1] for point in drawn]
+        axes.plot(tokens, gaps, color=color, linewidth=2.2, marker="o", markersize=5)
 
 
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
@@ -151,11 +153,12 @@ def write_up(results: Sequence[Result], points: Sequence[Point]) -> list[str]:
         written.append(table(points, min(result.tokens for result in results)))
     if fitted := trend(points):
         written.append(slope(fitted))
-    sd, freedom = pooled_sd(results)
+    sd, freedom = pooled_sd(off_plateau(results))
     if freedom:
         written.append(
-            f"The last loss has an SD of {sd:.4f} nats over seeds (pooled over all arms and budgets, {freedom} degrees "
-            f"of freedom): {seeds_needed(sd, 0.01)} seeds give its mean to 0.01 nats."
+            f"The last loss has an SD of {sd:.4f} nats over seeds, pooled over all arms and budgets off the bigram "
+            f"model's plateau ({freedom} degrees of freedom): "
+            f"{seeds_needed(sd, 0.01)} seeds give its mean to 0.01 nats."
         )
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:

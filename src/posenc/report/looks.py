@@ -23,6 +23,7 @@ LOOKS: Mapping[str, Look] = {
     "none": Look("#767676", "dot"),
     "learned": Look("#009E73", "dashdot"),
     "sinusoidal": Look("#0072B2", "dash"),
+    "sinusoidal_matched": Look("#56B4E9", "dash"),
     "rope": Look("#D55E00", "solid"),
     "alibi": Look("#CC79A7", "solid"),
     "t5": Look("#CC79A7", "dash"),
