@@ -6,15 +6,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import ROOT, python
 
 Process = subprocess.CompletedProcess[str]
 
 
 def script(name: str, *arguments: str | Path, timeout: float = 240) -> Process:
     """Run `python benchmarks/NAME.py ARGUMENTS` on one thread of the CPU; returns the finished process."""
-    command: list[Any] = [sys.executable, f"benchmarks/{name}.py", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, env=clean_environment())
+    return python(f"benchmarks/{name}.py", *arguments, timeout=timeout)
 
 
 def cells(text: str) -> dict[str, list[str]]:

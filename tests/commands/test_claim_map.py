@@ -2,23 +2,19 @@
 
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from posenc.commands.claim_map import main
-from tests.conftest import ROOT, clean_environment, only
+from tests.conftest import ROOT, only, python
 
 SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
 
 
 def command(folder, *arguments):
-    result = subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=folder, env=clean_environment(), capture_output=True, text=True
-    )
+    result = python(*arguments, cwd=folder)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -92,7 +88,6 @@ def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, t
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path):
-    line = [sys.executable, "-m", "posenc.claim_map", "--results", str(tmp_path)]
-    result = subprocess.run(line, env=clean_environment(), capture_output=True, text=True)
+    result = python("-m", "posenc.claim_map", "--results", tmp_path)
     assert result.returncode == 2
     assert f"--results={tmp_path}: {tmp_path}/plan.yaml cannot be read" in result.stderr

@@ -4,21 +4,15 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from posenc.storage.csv_files import read_csv
-from tests.conftest import ROOT, clean_environment, only
+from tests.conftest import only, python
 
 SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "context=16", "pos=none,learned,rope")
-
-
-def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
 
 
 def extrapolate(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -12,12 +12,11 @@ import torch
 from posenc.commands.profile import PHASES, STEPS, TOP, TRACED, Clock, training_step
 from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
-from tests.conftest import ROOT, clean_environment, composed, only
+from tests.conftest import ROOT, composed, only, python
 
 
 def profile(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "posenc.profile", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    return python("-m", "posenc.profile", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,13 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from posenc.analysis.runs import read_folder
 from posenc.storage.csv_files import read_csv
-from tests.conftest import ROOT, clean_environment, only
+from tests.conftest import ROOT, only, python
 
 SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "pos=none,sinusoidal,rope", "seed=0,1")
 
@@ -20,8 +19,7 @@ SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "pos=none,sinuso
 def swept(tmp_path_factory) -> tuple[Path, str]:
     """A finished sweep's folder, and what the command printed."""
     runs = tmp_path_factory.mktemp("sweep") / "runs"
-    command = [sys.executable, "train.py", f"runs={runs}", *SWEEP]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    result = python("train.py", f"runs={runs}", *SWEEP)
     assert (result.returncode, result.stderr) == (0, "")
     return runs / "smoke", result.stdout
 
@@ -34,8 +32,7 @@ def folder(swept, tmp_path) -> Path:
 
 
 def report(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "posenc.report", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    return python("-m", "posenc.report", *arguments)
 
 
 def test_a_sweep_ends_with_the_comparison_and_its_report(swept):
@@ -119,11 +116,10 @@ def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "rich"])
-def test_a_sweep_succeeds_where_the_report_s_packages_are_not_installed(missing, train, folder, tmp_path):
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    (packages / "sitecustomize.py").write_text(f"import sys\nsys.modules[{missing!r}] = None\n")
-    result = train(*SWEEP, f"runs={folder.parent}", env={"PYTHONPATH": str(packages)})
+def test_a_sweep_succeeds_where_the_report_s_packages_are_not_installed(missing, folder):
+    block = f"import sys; sys.modules[{missing!r}] = None"
+    code = f"{block}; import runpy; runpy.run_path('train.py', run_name='__main__')"
+    result = python("-c", code, *SWEEP, f"runs={folder.parent}")
     assert (result.returncode, result.stderr) == (0, "")
     (said,) = [line for line in result.stdout.splitlines() if line.startswith("No report, since ")]
     assert said == f"No report, since {missing} is not installed; to create it: python -m posenc.report {folder}"

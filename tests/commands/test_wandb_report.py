@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from posenc.analysis.comparison import compare
 from posenc.analysis.runs import Sweep, read_folder
 from posenc.analysis.wandb_runs import read_group
 from posenc.report import formatting, sentences
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import ROOT, python
 from tests.tracking.wandb_answers import StandIn
 from tests.tracking.wandb_stand_in import answers_500, silent, stand_in
 
@@ -26,9 +25,7 @@ def swept(tmp_path_factory) -> Iterator[tuple[StandIn, Path]]:
     """A server with the runs of a sweep, and the same on disk."""
     runs = tmp_path_factory.mktemp("sweep") / "runs"
     with stand_in() as server:
-        command = [sys.executable, "train.py", f"runs={runs}", *SWEEP]
-        environment = {**clean_environment(), **server.environment}
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+        result = python("train.py", f"runs={runs}", *SWEEP, env=server.environment)
         assert (result.returncode, len(server.runs)) == (0, 2), result.stderr
         yield server, runs / "smoke"
 
@@ -41,9 +38,8 @@ def server(swept) -> Iterator[StandIn]:
 
 
 def command(program: str, server: StandIn, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**clean_environment(), **server.environment, "PYTHONPATH": str(ROOT / "src")}
-    line = [sys.executable, "-m", program, *arguments]
-    return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    environment = {**server.environment, "PYTHONPATH": str(ROOT / "src")}
+    return python("-m", program, *arguments, cwd=tmp_path, env=environment)
 
 
 def test_the_runs_on_the_server_are_those_on_disk(swept, monkeypatch):
@@ -98,9 +94,8 @@ def test_a_server_with_a_fault_is_given_up_in_a_sentence(program, fault, server,
 
 
 def test_without_a_key_it_says_where_one_goes(server, tmp_path):
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT / "src"), "WANDB_BASE_URL": server.url}
-    line = [sys.executable, "-m", "posenc.wandb_report", GROUP]
-    result = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    environment = {"PYTHONPATH": str(ROOT / "src"), "WANDB_BASE_URL": server.url}
+    result = python("-m", "posenc.wandb_report", GROUP, cwd=tmp_path, env=environment)
     assert result.returncode == 2
     assert "there is no API key: `wandb login`, or WANDB_API_KEY" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -111,8 +106,7 @@ def test_a_missing_package_is_named(missing, tmp_path):
     code = (
         f"import sys; sys.modules[{missing!r}] = None; from posenc.commands.wandb_report import main; main(['{GROUP}'])"
     )
-    environment = {**clean_environment(), "PYTHONPATH": str(ROOT / "src")}
-    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    result = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src")})
     assert result.returncode == 2
     assert result.stderr == f"-c: {missing} is not installed, which is needed to read team/posenc from W&B\n"
 

@@ -11,7 +11,7 @@ from posenc.config.command_line import one_sentence_errors
 from posenc.config.files import choices_in, description
 from posenc.config.help import manual
 from tests.config.bad_inputs import WRONG
-from tests.config.wrong_input import SECRET, Warm, answer, may_read_all
+from tests.config.wrong_input import SECRET, answer, may_read_all, warm_python
 from tests.conftest import CONF, ROOT, clean_environment
 
 
@@ -33,16 +33,15 @@ def answers(tmp_path_factory):
     folders = [tmp_path_factory.mktemp("wrong") / "here" for _ in WRONG]
     for folder in folders:
         folder.mkdir()
-    pythons = [Warm(), Warm()]
+    warm = warm_python()
     places = [range(first, len(WRONG), 2) for first in range(2)]
 
-    def half(warm, numbers):
+    def half(numbers):
         return {number: answer(WRONG[number], folders[number], warm) for number in numbers}
 
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(half, pythons, places)
-    for warm in pythons:
-        warm.close()
+        first, second = pool.map(half, places)
+    warm.close()
     given = {**first, **second}
     return [(folder, given[number]) for number, folder in enumerate(folders)]
 
@@ -126,8 +125,7 @@ def test_ctrl_c_is_not_a_traceback(tmp_path):
         [sys.executable, "-c", code, *arguments], cwd=ROOT, env=clean_environment(),
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        deadline = time.monotonic() + 60
-        while not any(read_csv(file) for file in tmp_path.rglob("metrics.csv")) and time.monotonic() < deadline:
+        while not any(read_csv(file) for file in tmp_path.rglob("metrics.csv")) and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)

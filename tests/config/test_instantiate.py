@@ -1,15 +1,14 @@
 """A configuration can name the parts of this package and of those that are declared here, and nothing else."""
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 import yaml
 
 from posenc.config.instantiate import GROUPS, target
 from posenc.errors import UserError
-from tests.conftest import CONF, ROOT, clean_environment, only
+from tests import conftest
+from tests.conftest import CONF, ROOT, only
 
 NAMED = {
     (str(file.parent.relative_to(CONF)).replace("/", "."), named)
@@ -92,9 +91,7 @@ def checkout(tmp_path):
 
 def python(folder, *arguments, installed):
     path = {"PYTHONPATH": str(folder / "installed")} if installed else {}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, env={**clean_environment(), **path}
-    )
+    return conftest.python(*arguments, cwd=folder, env=path)
 
 
 def test_a_scheme_of_an_installed_package_is_trained_and_its_run_is_read_where_it_is_installed(checkout):

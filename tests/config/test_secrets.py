@@ -1,15 +1,13 @@
 """Nothing that looks like a key is taken from a command line or shown; names that only sound alike are let through."""
 
 import base64
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from posenc.config.secrets import check_no_secrets, redact
 from posenc.errors import UserError
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import ROOT, python
 from tests.tracking.wandb_answers import KEY
 from tests.tracking.wandb_stand_in import answers_500, stand_in
 
@@ -64,8 +62,7 @@ def test_the_value_of_a_secret_variable_is_hidden_wherever_it_stands(monkeypatch
 
 @pytest.mark.parametrize("program", ["train.py", "-m posenc.report"])
 def test_the_command_says_so_in_one_sentence(program):
-    command = [sys.executable, *program.split(), "runs", f"+logger.api_key={KEY}"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    result = python(*program.split(), "runs", f"+logger.api_key={KEY}")
     assert result.returncode == 2
     assert "+logger.api_key looks like a secret" in result.stderr
     assert KEY not in result.stdout + result.stderr
@@ -92,9 +89,8 @@ def test_a_run_a_failed_run_and_a_report_leave_no_key_behind(train, tmp_path):
         failed = train(*SMOKE, "optim.lr=1e30", "logger.upload=2", env={**places, **server.environment})
         assert (failed.returncode, len(server.runs)) == (1, 2), failed.stderr
         server.fault = None
-        command = [sys.executable, "-m", "posenc.report", "wandb://team/posenc/smoke"]
-        environment = {**clean_environment(), **places, **server.environment, "PYTHONPATH": str(ROOT / "src")}
-        report = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        environment = {**places, **server.environment, "PYTHONPATH": str(ROOT / "src")}
+        report = python("-m", "posenc.report", "wandb://team/posenc/smoke", cwd=tmp_path, env=environment)
         assert report.returncode == 0, report.stderr
     said = "".join(done.stdout + done.stderr for done in (first, failed, report)).encode()
     files = [file for place in (tmp_path, ROOT / "data" / "cache") for file in place.rglob("*") if file.is_file()]

@@ -1,6 +1,5 @@
 """One wrong input, and how the real program answers it."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conftest import ROOT, clean_environment
+from tests.warm import Warm
 
 SECRET = "a-key-that-nobody-must-see"
 """In the environment of every one."""
@@ -66,7 +66,12 @@ class Answer:
     left: frozenset[str]
 
 
-def answer(wrong: Wrong, here: Path, warm: "Warm | None" = None) -> Answer:
+def warm_python() -> Warm:
+    """One whose copies may read and write what a user may."""
+    return Warm(*_as_a_user())
+
+
+def answer(wrong: Wrong, here: Path, warm: Warm | None = None) -> Answer:
     """Give one wrong input to the real program.
 
     Args:
@@ -82,71 +87,17 @@ def answer(wrong: Wrong, here: Path, warm: "Warm | None" = None) -> Answer:
     arguments = [argument.replace("{here}", str(here)).replace("{root}", str(ROOT)) for argument in wrong.arguments]
     command = [*_program(wrong), *arguments]
     if warm is not None and not wrong.without:
-        code, errors = warm.run(command, here, wrong.environment)
+        result = warm.run(*command, cwd=here, env={**_environment(), **wrong.environment})
     else:
         result = subprocess.run(
             [*_as_a_user(), sys.executable, *command],
             cwd=here,
             capture_output=True,
             text=True,
-            env={**_environment(wrong.without, here.with_name(f"{here.name}-packages")), **wrong.environment},
+            env={**_environment(), **_lacking(wrong.without, here.with_name(f"{here.name}-packages"))},
             stdin=subprocess.DEVNULL,
         )
-        code, errors = result.returncode, result.stderr
-    return Answer(code, errors, frozenset(_names(here) - before))
-
-
-WARM = """
-import json, os, runpy, sys, traceback
-import torch, hydra, omegaconf, yaml, numpy, filelock
-for line in sys.stdin:
-    command, here, errors, environment = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.chdir(here)
-            os.environ.update(environment)
-            os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
-            os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-            module, sys.argv = command[0] == "-m", command[command[0] == "-m":]
-            (runpy.run_module if module else runpy.run_path)(sys.argv[0], run_name="__main__")
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        except BaseException:
-            traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-class Warm:
-    """A Python that has imported what is heavy, and answers each command in a copy of itself.
-
-    Nothing of the project is imported in it. Starting Python anew for each would be most of the time.
-    """
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [*_as_a_user(), sys.executable, "-c", WARM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=_environment("", Path()),
-        )
-
-    def run(self, command: list[str], here: Path, environment: Mapping[str, str]) -> tuple[int, str]:
-        """The exit code and what was printed on stderr."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        errors = here.with_name(f"{here.name}-errors")
-        print(json.dumps([command, str(here), str(errors), dict(environment)]), file=self.process.stdin, flush=True)
-        return int(self.process.stdout.readline()), errors.read_text()
-
-    def close(self) -> None:
-        self.process.communicate()
+    return Answer(result.returncode, result.stderr, frozenset(_names(here) - before))
 
 
 def _names(folder: Path) -> set[str]:
@@ -171,10 +122,11 @@ def may_read_all() -> bool:
     return os.geteuid() == 0 and not _as_a_user()
 
 
-def _environment(without: str, packages: Path) -> dict[str, str]:
-    environment = {**clean_environment(), "OMP_NUM_THREADS": "1", "POSENC_SECRET": SECRET}
-    if without:
-        packages.mkdir()
-        (packages / "sitecustomize.py").write_text(f"import sys\nsys.modules[{without!r}] = None\n")
-        environment["PYTHONPATH"] = os.pathsep.join([str(packages), environment.get("PYTHONPATH", "")])
-    return environment
+def _environment() -> dict[str, str]:
+    return {**clean_environment(), "OMP_NUM_THREADS": "1", "POSENC_SECRET": SECRET}
+
+
+def _lacking(package: str, packages: Path) -> dict[str, str]:
+    packages.mkdir()
+    (packages / "sitecustomize.py").write_text(f"import sys\nsys.modules[{package!r}] = None\n")
+    return {"PYTHONPATH": os.pathsep.join([str(packages), os.environ.get("PYTHONPATH", "")])}

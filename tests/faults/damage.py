@@ -62,7 +62,7 @@ def is_not_run(whole: Toy, folder: Path, protocol: int) -> bool:
     unfinish(run)
     for file in newest_first(run / "checkpoints"):
         file.unlink()
-    place = run / "checkpoints" / "step-000000400.ckpt"
+    place = run / "checkpoints" / f"step-{whole.steps:09d}.ckpt"
     if protocol:
         place.write_bytes(pickle.dumps({"state_dict": Trap(proof)}, protocol=protocol))
     else:

@@ -3,6 +3,7 @@
 import math
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,7 +60,7 @@ def stops_at_a_loss_that_is_no_number(folder: Path, rate: float) -> bool:
 def says_what_to_lower(folder: Path, argument: str) -> bool:
     """Whether a run that does not fit into 8 GiB of address space is told what to lower."""
     toy = Toy(folder, more=(argument,))
-    command = ["prlimit", f"--as={8 * 2**30}", *toy.command()]
+    command = ["prlimit", f"--as={8 * 2**30}", sys.executable, *toy.command()]
     told = subprocess.run(command, capture_output=True, text=True, timeout=240)
     lower = "out of memory: lower one of batch_size=" in told.stderr
     return told.returncode == 1 and lower and told.stderr.count("\n") == 1

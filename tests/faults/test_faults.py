@@ -20,9 +20,11 @@ from tests.faults.toy import Toy, same_curve
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Toy:
-    """A run that nothing befell."""
-    toy = Toy(tmp_path_factory.mktemp("whole"))
-    assert toy.finish().returncode == 0
+    """A run that nothing befell, in a Python of its own."""
+    toy = Toy(tmp_path_factory.mktemp("whole"), steps=200)
+    with toy.start_fresh() as process:
+        assert process.communicate(timeout=300)[1] == ""
+    assert process.returncode == 0
     return toy
 
 
@@ -30,7 +32,7 @@ def test_a_run_killed_at_chosen_and_random_moments_has_the_curve_of_one_never_ki
     victim = Toy(tmp_path, whole.steps)
     moments = [("a cache's building", 1), ("a validation", 5), ("a checkpoint's writing", 60), ("a row", 9)]
     assert list(kills.at_moments(victim, moments)) == [moment for moment, _ in moments]
-    list(kills.at_random(victim, 2, longest=6))
+    list(kills.at_random(victim, 2, longest=2))
     assert list(kills.at_moments(victim, [("the summary", 1)])) == ["the summary"]
     assert victim.finish().returncode == 0
     assert same_curve(whole, victim)
@@ -43,7 +45,7 @@ def test_every_moment_that_is_aimed_at_is_known():
 
 
 def test_a_signal_saves_the_very_step_says_where_and_the_run_goes_on_from_there(tmp_path):
-    whole, victim = Toy(tmp_path / "whole", steps=1200), Toy(tmp_path / "victim", steps=1200)
+    whole, victim = Toy(tmp_path / "whole", steps=600), Toy(tmp_path / "victim", steps=600)
     assert whole.finish().returncode == 0
     for signum, delay in ((signal.SIGTERM, 0.03), (signal.SIGINT, 0.07)):
         code, seconds, said = stops.stopped(victim, signum, after_rows=1, delay=delay)
@@ -106,13 +108,13 @@ def test_a_run_whose_rows_are_not_all_there_does_not_go_on_with_a_hole(file, har
     table.unlink() if harmed is None else table.write_bytes(harmed)
     told = victim.finish()
     assert told.returncode == 2
-    assert f"{file} does not have every row up to step 400" in told.stderr
+    assert f"{file} does not have every row up to step {whole.steps}" in told.stderr
     assert told.stderr.count("\n") == 1
 
 
 def test_ctrl_c_in_a_sweep_saves_the_run_and_ends_the_sweep(tmp_path):
     toy = Toy(tmp_path, steps=20000)
-    with toy.start("-m", "seed=0,1") as process:
+    with toy.start_fresh("-m", "seed=0,1") as process:
         toy.wait_for_rows(2, process)
         process.send_signal(signal.SIGINT)
         begun = time.monotonic()
@@ -129,7 +131,7 @@ def test_a_killed_process_of_a_sweep_loses_its_own_run_only(tmp_path):
 
 def test_a_sweep_whose_output_nobody_reads_any_more_ends_and_no_job_has_failed(tmp_path):
     toy = Toy(tmp_path, steps=20)
-    with toy.start("-m", "seed=0,1") as process:
+    with toy.start_fresh("-m", "seed=0,1") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
@@ -158,7 +160,7 @@ def test_the_processes_of_a_sweep_save_their_runs_and_end_with_it(signum, tmp_pa
     """SIGKILL goes to the sweep's own process; Ctrl-C on a terminal reaches all of them."""
     toy = Toy(tmp_path, steps=20000, more=("checkpoint_seconds=1000",))
     both = ("-m", "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-    with toy.start(*both) as process:
+    with toy.start_fresh(*both) as process:
         tables = "runs/smoke/rope/*/metrics.csv"  # a cache beside it is being built
         while sum(bool(read_csv(file)) for file in tmp_path.glob(tables)) < 2 and process.poll() is None:
             time.sleep(0.05)

@@ -12,7 +12,9 @@ from typing import Any
 
 from posenc.storage.checkpoint_files import load, newest_first
 from posenc.storage.csv_files import read_csv
+from tests import warm
 from tests.conftest import ROOT, clean_environment
+from tests.warm import Started
 
 CLOCK = ("seconds", "tokens_per_s", "mfu")
 """Columns that no two runs share."""
@@ -36,12 +38,17 @@ class Toy:
 
     def command(self, *arguments: str, program: Sequence[str] = ("train.py",)) -> list[str]:
         places = (f"runs={self.folder}/runs", f"cache={self.folder}/cache", f"steps={self.steps}")
-        return [sys.executable, *program, *ARGUMENTS, *places, *self.more, *arguments]
+        return [*program, *ARGUMENTS, *places, *self.more, *arguments]
 
-    def start(self, *arguments: str, program: Sequence[str] = ("train.py",)) -> "subprocess.Popen[str]":
-        """The same command, once more."""
+    def start(self, *arguments: str, program: Sequence[str] = ("train.py",)) -> Started:
+        """The same command, once more, in a copy of a warm Python."""
+        environment = {**clean_environment(), "OMP_NUM_THREADS": "1"}
+        return warm.python().start(*self.command(*arguments, program=program), cwd=ROOT, env=environment)
+
+    def start_fresh(self, *arguments: str) -> "subprocess.Popen[str]":
+        """The same command in a Python of its own, with pipes that are read while it writes."""
         return subprocess.Popen(
-            self.command(*arguments, program=program),
+            [sys.executable, *self.command(*arguments)],
             cwd=ROOT,
             env={**clean_environment(), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
@@ -75,7 +82,7 @@ class Toy:
         files = list((self.folder / "runs").glob("smoke/rope/*/metrics.csv"))
         return len(read_csv(files[0])) if files else 0
 
-    def wait_for_rows(self, count: int, process: "subprocess.Popen[str]") -> None:
+    def wait_for_rows(self, count: int, process: "Started | subprocess.Popen[str]") -> None:
         """Until so many rows are on disk, or the process has ended."""
         while self.written() < count and process.poll() is None:
             time.sleep(0.005)

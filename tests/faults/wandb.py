@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import python
 from tests.faults.outcome import Outcome
 from tests.faults.toy import Toy, same_curve
 from tests.tracking.wandb_answers import StandIn
@@ -26,11 +26,8 @@ def survives(whole: Toy, folder: Path, server: StandIn) -> bool:
     victim = Toy(folder, whole.steps)
     command = [argument for argument in victim.command() if argument != "logger=csv"]
     more = ["logger=wandb", "logger.timeout=2", "logger.upload=2"]
-    environment = {**clean_environment(), **server.environment, "OMP_NUM_THREADS": "1"}
     try:
-        told = subprocess.run(
-            [*command, *more], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT
-        )
+        told = python(*command, *more, env=server.environment, timeout=LIMIT)
     except subprocess.TimeoutExpired:
         return False
     lines = [line for line in told.stdout.splitlines() if "wandb sync" in line]

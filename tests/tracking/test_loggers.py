@@ -17,7 +17,8 @@ from posenc.storage.csv_files import read_csv
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
 from posenc.tracking.client import NAMES
-from tests.conftest import CONF, ROOT, clean_environment, only
+from tests import warm
+from tests.conftest import CONF, ROOT, clean_environment, fresh_python, only
 from tests.tracking.wandb_stand_in import silent, stand_in
 
 SMOKE = ("experiment=smoke", "trainer=cpu")
@@ -108,8 +109,7 @@ def test_csv_never_imports_wandb_and_local_data_never_imports_datasets(tmp_path)
     """They are made impossible to import, as on a machine that does not have them."""
     block = "import sys; sys.modules.update(dict.fromkeys(('wandb', 'datasets', 'pyarrow')))"
     code = f"{block}; import runpy; runpy.run_path('train.py', run_name='__main__')"
-    command = [sys.executable, "-c", code, f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    result = fresh_python("-c", code, f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv")
     assert result.returncode == 0, result.stderr
 
 
@@ -149,8 +149,8 @@ def test_the_segments_of_a_run_killed_and_resumed_offline_sync_into_one_run_with
     offline = {**clean_environment(), "WANDB_MODE": "offline"}
     arguments = (*SMOKE, "steps=320", "log_every=1", "eval_every=40", "checkpoint_seconds=0")
     folder = tmp_path / "runs" / "smoke" / "rope"
-    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, env=offline, stdout=subprocess.DEVNULL) as process:
+    command = ("train.py", f"runs={tmp_path}/runs", *arguments)
+    with warm.python().start(*command, cwd=ROOT, env=offline) as process:
         while process.poll() is None and not any(len(read_csv(file)) > 170 for file in folder.glob("*/metrics.csv")):
             time.sleep(0.01)
         process.kill()

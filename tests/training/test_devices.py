@@ -4,10 +4,11 @@ import json
 import os
 import re
 import signal
-import subprocess
+import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,13 @@ from posenc.objectives.objective import loss_of
 from posenc.positions import Rotary
 from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_csv
-from tests.conftest import ROOT, clean_environment, only
+from tests import warm
+from tests.conftest import ROOT, clean_environment, only, python
+from tests.warm import Started
 
-TINY = ("experiment=smoke", "logger=csv", "steps=40", "pos=t5", "eval_windows=6")
+TINY = ("experiment=smoke", "logger=csv", "steps=24", "log_every=3", "eval_every=6", "pos=t5", "eval_windows=6")
 ON_CPU = ("trainer.accelerator=cpu", "trainer.precision=32-true")
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node")
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node")
 COMPARED = ("train_loss", "val_loss", "gradient_norm", "induction", "previous_token")
 
 # The runs train in double precision, but each token's loss, and its gradient, is in float32, and rounded by 2^-24 at
@@ -43,10 +46,24 @@ def job(runs: Path, name: str, *arguments: str, stopped: bool = False) -> dict:
 
 def train_all(jobs: Sequence[dict], ranks: int) -> None:
     """Train runs one after the other in one set of ranks: most of the time of a toy run is starting Python."""
-    program = [str(ROOT / "tests" / "training" / "several.py"), json.dumps(list(jobs))]
-    start = [sys.executable] if ranks == 1 else [*TORCHRUN, str(ranks)]
-    done = subprocess.run([*start, *program], cwd=ROOT, capture_output=True, text=True, env=clean_environment())
-    assert done.returncode == 0, done.stderr
+    program = (ROOT / "tests" / "training" / "several.py", json.dumps(list(jobs)))
+    with ExitStack() as all_of_them:
+        started = [
+            all_of_them.enter_context(warm.python().start(*program, cwd=ROOT, env={**clean_environment(), **rank}))
+            for rank in environments(ranks)
+        ]
+        for process in started:
+            _, errors = process.communicate()
+            assert process.returncode == 0, errors
+
+
+def environments(ranks: int) -> list[dict[str, str]]:
+    """What torchrun tells each of several ranks; one process is told nothing."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    return [{**told, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)] if ranks > 1 else [{}]
 
 
 @pytest.fixture(scope="module")
@@ -184,12 +201,9 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks a
 ENDLESS = (*TINY, *FSDP, "steps=100000")
 
 
-def begun(tmp_path: Path, *command: str) -> subprocess.Popen[str]:
+def begun(tmp_path: Path, *command: str) -> Started:
     """A run that has written rows."""
-    process = subprocess.Popen(
-        [sys.executable, *command, f"runs={tmp_path}/runs"], cwd=ROOT, env=clean_environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = warm.python().start(*command, f"runs={tmp_path}/runs", cwd=ROOT, env=clean_environment())
     while rows_of(tmp_path) < 2:
         assert process.poll() is None
         time.sleep(0.05)
@@ -198,7 +212,7 @@ def begun(tmp_path: Path, *command: str) -> subprocess.Popen[str]:
 
 @LINUX
 @pytest.mark.parametrize(
-    ("start", "last"), [((), ("trainer.devices=2",)), ((*TORCHRUN[1:], "2"), ())], ids=["ours", "torchrun"]
+    ("start", "last"), [((), ("trainer.devices=2",)), ((*TORCHRUN, "2"), ())], ids=["ours", "torchrun"]
 )
 def test_when_a_rank_is_killed_all_end_and_one_says_so(start, last, tmp_path):
     with begun(tmp_path, *start, "train.py", *ENDLESS, *last) as process:
@@ -261,8 +275,7 @@ def test_a_sweep_of_runs_with_several_ranks_notes_those_that_fail(train, tmp_pat
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_what_is_wrong_is_said_once(arguments, sentence, tmp_path):
-    command = [*TORCHRUN, "2", "train.py", f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv", *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    result = python(*TORCHRUN, "2", "train.py", f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv", *arguments)
     ours = [line for line in result.stderr.splitlines() if line.startswith("train.py: ")]
     assert len(ours) == 1
     assert sentence in ours[0]

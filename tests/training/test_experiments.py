@@ -2,12 +2,11 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 import torch
 
-from tests.conftest import ROOT, clean_environment, only
+from tests.conftest import only, python
 
 SHORT = (
     "logger=csv", "trainer=cpu", "steps=20", "eval_every=5", "log_every=5", "eval_windows=8", "batch_size=4",
@@ -39,8 +38,7 @@ def test_an_encoder_fills_blanks_and_claims_no_bits_per_byte(train, tmp_path):
     assert b"_nning" not in sample
 
     def answer(prompt: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "posenc.sample", str(run), "--prompt", prompt]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+        return python("-m", "posenc.sample", run, "--prompt", prompt)
 
     filled = answer("the L_RD said")
     assert filled.returncode == 0, filled.stderr

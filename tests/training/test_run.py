@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from posenc.evaluation.load import load
 from posenc.objectives.sampling import Sampling
 from posenc.storage.csv_files import read_csv
 from posenc.storage.metrics import COLUMNS
-from tests.conftest import ROOT, clean_environment, only
+from tests import warm
+from tests.conftest import ROOT, clean_environment, fresh_python, only, python
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")
 TIMING = {"seconds", "tokens_per_s"}
@@ -37,11 +36,10 @@ LEARNING = ("none", "learned", "sinusoidal_matched", "rope")
 def trained(tmp_path_factory) -> tuple[Path, str]:
     """The folder `runs` with one run a scheme, long enough to learn something, and what they printed."""
     runs = tmp_path_factory.mktemp("trained") / "runs"
-    command = [
-        sys.executable, "train.py", "-m", f"runs={runs}", f"pos={','.join(LEARNING)}", "experiment=smoke", "logger=csv",
+    result = fresh_python(
+        "train.py", "-m", f"runs={runs}", f"pos={','.join(LEARNING)}", "experiment=smoke", "logger=csv",
         "model.width=64", "steps=150", "eval_every=50", "log_every=50", "batch_size=16", "eval_windows=32",
-    ]  # fmt: skip
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")  # no library chatters
     return runs, result.stdout
 
@@ -66,8 +64,7 @@ def test_every_scheme_learns_more_than_position_free_statistics(scheme, trained)
 def finished(tmp_path_factory) -> Path:
     """The folder `runs` with one finished toy run, trained without interruption."""
     runs = tmp_path_factory.mktemp("finished") / "runs"
-    command = [sys.executable, "train.py", f"runs={runs}", *TINY]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=clean_environment())
+    assert python("train.py", f"runs={runs}", *TINY).returncode == 0
     return runs
 
 
@@ -164,8 +161,7 @@ def test_slow_checkpoints_and_validations_are_not_counted_as_training(tmp_path):
         "import os, runpy, time; sync = os.fsync; os.fsync = lambda fd: (time.sleep(0.5), sync(fd));"
         "runpy.run_path('train.py', run_name='__main__')"
     )
-    command = [sys.executable, "-c", code, f"runs={tmp_path}/runs", *TINY, "steps=100", "checkpoint_seconds=0"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=clean_environment())
+    assert python("-c", code, f"runs={tmp_path}/runs", *TINY, "steps=100", "checkpoint_seconds=0").returncode == 0
     run = only(tmp_path / "runs" / "smoke" / "rope")
     summary = json.loads((run / "summary.json").read_text())
     assert summary["time"]["checkpoints"] >= 10 * 0.5
@@ -184,8 +180,8 @@ def wait_for_rows(folder: Path, count: int) -> None:
 
 def test_a_second_process_is_told_who_holds_the_run(train, tmp_path):
     """Started while the first is training, with the same command."""
-    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *TINY, "steps=4000"]
-    with subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL) as process:
+    command = ("train.py", f"runs={tmp_path}/runs", *TINY, "steps=4000")
+    with warm.python().start(*command, cwd=ROOT, env=clean_environment()) as process:
         wait_for_rows(tmp_path / "runs" / "smoke" / "rope", 1)
         second = train(*TINY, "steps=4000")
         process.kill()
@@ -212,10 +208,7 @@ def test_bits_per_byte_are_comparable_across_tokenizers(train, tmp_path):
     tokens_per_byte = summary["bits_per_byte"] * 0.693147 / summary["val_loss"]
     assert 0.1 < tokens_per_byte < 0.7
     assert (run / "tokenizer.json").exists()
-    sample = subprocess.run(
-        [sys.executable, "-m", "posenc.sample", str(run), "--prompt", "Line 1", "--tokens", "20"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    sample = python("-m", "posenc.sample", run, "--prompt", "Line 1", "--tokens", "20")
     assert sample.stdout.startswith("Line 1")
 
 
@@ -229,14 +222,12 @@ def test_a_run_s_sample_is_what_its_checkpoint_writes_and_only_the_seed_changes_
 
     assert (run / "sample.txt").read_text() == sample(0) + "\n"
     assert sample(1, 30) != sample(2, 30)
-    command = [sys.executable, "-m", "posenc.sample", str(run), "--tokens", "30", "--seed", "1"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert shown == printable_lines(sample(1, 30)) + "\n"
+    shown = python("-m", "posenc.sample", run, "--tokens", "30", "--seed", "1")
+    assert shown.stdout == printable_lines(sample(1, 30)) + "\n"
 
 
 def test_sample_of_what_is_not_a_run_is_refused_in_a_sentence(tmp_path):
-    command = [sys.executable, "-m", "posenc.sample", str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = python("-m", "posenc.sample", tmp_path)
     assert result.returncode == 2
     assert "is not a run directory" in result.stderr
     assert "Traceback" not in result.stderr
@@ -245,7 +236,7 @@ def test_sample_of_what_is_not_a_run_is_refused_in_a_sentence(tmp_path):
 def test_a_compiled_run_is_the_same_model(train, finished, tmp_path):
     if shutil.which("c++") is None:
         pytest.skip("torch.compile needs a C++ compiler")
-    result = train(*TINY, "trainer.compile=true", timeout=400, env={"TORCH_LOGS": "recompiles"})
+    result = train(*TINY, "trainer.compile=true", timeout=400, env={"TORCH_LOGS": "recompiles"}, python=fresh_python)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("Recompiling function") == 1  # after training's graph that of the validation, no other
     compiled, plain = only(tmp_path / "runs" / "smoke" / "rope"), only(finished / "smoke" / "rope")
