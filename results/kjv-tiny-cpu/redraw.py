@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from posenc.analysis.comparison import compare
-from posenc.analysis.runs import AXES, MEASURES, Run, Sweep
+from posenc.analysis.runs import AXES, MEASURES, Run
+from posenc.analysis.sweep import Sweep
 from posenc.report import figures
 from posenc.storage.csv_files import read_csv
 

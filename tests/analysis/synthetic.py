@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from posenc.analysis.comparison import Panel, compare
-from posenc.analysis.runs import Run, Sweep
+from posenc.analysis.runs import Run
+from posenc.analysis.sweep import Sweep
 from posenc.storage.lengths_file import TIMES, LengthResult, Lengths
 
 FIXED = {"model": "tiny", "model.layers": 4, "model.width": 128, "context": 256, "steps": 300, "optim.lr": 0.003}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.analysis.runs import read_folder
+from posenc.analysis.sweep import read_folder
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, only, python
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posenc.analysis.comparison import compare
-from posenc.analysis.runs import Sweep, read_folder
+from posenc.analysis.sweep import Sweep, read_folder
 from posenc.analysis.wandb_runs import read_group
 from posenc.report import formatting, sentences
 from tests.conftest import ROOT, python

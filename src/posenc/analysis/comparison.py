@@ -9,8 +9,9 @@ from posenc.analysis.attention_heads import HeadAnalysis, NGramBaseline, analyse
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.extrapolation import Extrapolation, extrapolation
 from posenc.analysis.published import Reproduction, reproduction
-from posenc.analysis.runs import Run, Sweep
+from posenc.analysis.runs import Run
 from posenc.analysis.settings import settings
+from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError
 
 BASELINE = "sinusoidal"

@@ -1,30 +1,24 @@
-"""Reads runs from a sweep's folder."""
+"""One run, read from its directory or from elsewhere, in the form in which runs are compared."""
 
 import itertools
 import os
-import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Required
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.config.schema import NOT_IN_IDENTITY, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
-from posenc.storage.lengths_file import Lengths, read
-from posenc.storage.reading import check_types, leaves, read_json, read_mapping
-from posenc.storage.run_directory import failed_jobs, read_summary
+from posenc.storage.lengths_file import Lengths
+from posenc.storage.reading import leaves, read_mapping
+from posenc.storage.run_directory import read_summary
 
 AXES = ("step", "tokens", "seconds")
 """The x axes of a curve."""
-
-NOT_SEARCHED = ("pos", "seed", "val_loss", "best", "edge")
-"""Keys of a trial other than the hyperparameters it tried."""
 
 DIVERGED = 1e6
 """Nats per token, far above the loss of an untrained model."""
@@ -80,80 +74,7 @@ class Run:
         return f"{self.scheme}, seed {self.seed}"
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """The runs of a folder.
-
-    Attributes:
-        name: of the experiment.
-        runs: those that can be compared.
-        notices: for each of the others, why not.
-        diverged: runs whose loss is NaN or infinite; not part of any mean, but reported.
-        search: the trials of `experiment=tuned`, if any.
-        command: that started the last sweep, if known.
-        source: where they were read from.
-    """
-
-    name: str
-    runs: tuple[Run, ...]
-    notices: tuple[str, ...] = ()
-    diverged: tuple[Run, ...] = ()
-    search: tuple[Mapping[str, Any], ...] = ()
-    command: str = ""
-    source: str = ""
-
-    @property
-    def searched(self) -> tuple[str, ...]:
-        """The hyperparameters of the search."""
-        return tuple(dict.fromkeys(key for trial in self.search for key in trial if key not in NOT_SEARCHED))
-
-
-def read_folder(folder: Path) -> Sweep:
-    """Every run in runs/<experiment>.
-
-    Raises:
-        UserError: if there is none with a validation.
-    """
-    directories, unreadable = _directories(folder)
-    if not directories and not unreadable:
-        known = sorted({str(run.parents[1]) for run in _at_any_depth(folder)})
-        hint = f"; found {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
-        raise UserError(f"no runs in {folder}{hint}")
-    runs, diverged, notices = sort_out(_attempts(directories))
-    tried, command, damaged = _notes(folder)
-    notices = (*unreadable, *notices, *damaged)
-    if tried:
-        runs, superseded = _best_only(runs, tried)
-        notices += superseded
-    if not runs:
-        raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
-    runs, distrusted = _with_lengths(runs)
-    notices += distrusted
-    return Sweep(folder.resolve().name, runs, notices, diverged, tried, command, str(folder))
-
-
-def _directories(folder: Path) -> tuple[list[Path], list[str]]:
-    """The run directories in runs/<experiment>, and a notice for each folder that cannot be read."""
-    found: list[Path] = []
-    notices = []
-    for scheme in sorted(filter(os.path.isdir, _entries(folder))):
-        try:
-            found += sorted(run for run in scheme.iterdir() if run.name.startswith("seed") and run.is_dir())
-        except OSError as error:
-            notices.append(f"{scheme} cannot be read: {error.strerror}; left out")
-    return found, notices
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
-
-
-def _at_any_depth(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[Path]:
+def at_any_depth(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[Path]:
     """The run directories in a folder, recursively; `onerror` is called for each folder that cannot be read."""
     directories = (Path(path) for path, _, files in os.walk(folder, onerror=onerror) if "config.yaml" in files)
     return sorted(directory for directory in directories if directory.name.startswith("seed"))
@@ -166,73 +87,10 @@ def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, 
     def onerror(error: OSError) -> None:
         unreadable.append(f"{error.filename} cannot be read: {error.strerror}; left out")
 
-    found = {folder: _at_any_depth(folder, onerror) for folder in folders}
+    found = {folder: at_any_depth(folder, onerror) for folder in folders}
     empty = [f"no runs in {folder}" for folder, runs in found.items() if not runs and not unreadable]
-    runs, _, notices = sort_out(_attempts([*itertools.chain(*found.values())]))
+    runs, _, notices = sort_out(read_runs([*itertools.chain(*found.values())]))
     return tuple(run for run in runs if run.finished), (*unreadable, *empty, *notices)
-
-
-def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
-    """The trials of a search, the command of the last sweep, and notices of failed jobs and unreadable files."""
-    notices = []
-    tried: tuple[Mapping[str, Any], ...] = ()
-    command = ""
-    try:
-        tried = _search(folder / "search.json")
-    except UserError as error:
-        notices.append(str(error))
-    try:
-        command = _command(folder / "multirun.yaml")
-    except UserError as error:
-        notices.append(str(error))
-    try:
-        notices += [f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed_jobs(folder)]
-    except UserError as error:
-        notices.append(str(error))
-    return tried, command, tuple(notices)
-
-
-class _Trial(TypedDict, total=False):
-    """The keys that every trial has."""
-
-    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
-    pos: Required[str]
-    best: Required[bool]
-    val_loss: Required[float | None]
-    seed: int
-    edge: list[str]
-
-
-def _search(file: Path) -> tuple[Mapping[str, Any], ...]:
-    if not file.exists():
-        return ()
-    trials = read_json(file)
-    check_types(file, trials, list[_Trial])
-    return tuple(trials)
-
-
-def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs with their evaluation in longer windows, and a notice for each invalid file."""
-    evaluated, notices = [], []
-    for run in runs:
-        try:
-            evaluated.append(replace(run, lengths=read(Path(run.source))))
-        except UserError as error:
-            evaluated.append(run)
-            notices.append(str(error))
-    return tuple(evaluated), tuple(notices)
-
-
-def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs of the current search, and notices for those of earlier ones."""
-    best = {trial["pos"]: {k: v for k, v in trial.items() if k not in NOT_SEARCHED} for trial in tried if trial["best"]}
-
-    def current(run: Run) -> bool:
-        expected = best.get(run.scheme, {})
-        return all(run.setting.get(key) == canonical(value) for key, value in expected.items())
-
-    kept, others = [run for run in runs if current(run)], [run for run in runs if not current(run)]
-    return tuple(kept), tuple(f"{run.source} is from an earlier search; left out" for run in others)
 
 
 def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
@@ -256,7 +114,8 @@ def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run,
     return tuple(runs), tuple(diverged), tuple(notices)
 
 
-def _attempts(directories: list[Path]) -> Iterator[Run | str]:
+def read_runs(directories: list[Path]) -> Iterator[Run | str]:
+    """The run in each directory, or a notice why it is left out."""
     for directory in directories:
         try:
             yield _read_run(directory)
@@ -328,19 +187,3 @@ def flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from chosen.items()
     rest = leaves({key: value for key, value in config.items() if key not in ignored})
     yield from ((key, value) for key, value in rest if not key.endswith("_target_"))
-
-
-def _command(file: Path) -> str:
-    """The command line of the last sweep in a folder, from Hydra's multirun.yaml."""
-    if not file.exists():
-        return ""
-    sweep = dict(leaves(read_mapping(file)))
-    given = [sweep.get(f"hydra.overrides.{part}", []) for part in ("hydra", "task")]
-    check_types(file, given, list[list[str]])
-    overrides = itertools.chain(*given)
-    shown = [str(one) for one in overrides if not str(one).startswith(("hydra.mode=", "runs=", "cache="))]
-    return " ".join(["python train.py -m", *map(_quoted, shown)])
-
-
-def _quoted(override: str) -> str:
-    return override if re.fullmatch(r"[\w./,=+~@:-]+", override) else shlex.quote(override)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from posenc.analysis.runs import AXES, MEASURES, Run, Sweep, run_of, sort_out
+from posenc.analysis.runs import AXES, MEASURES, Run, run_of, sort_out
+from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError, first_line
 from posenc.tracking.client import from_wandb, load, reach, shut_down, within
 

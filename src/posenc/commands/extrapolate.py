@@ -45,7 +45,7 @@ def extrapolate(folder: Path, again: bool = False, cache: Path = CACHE) -> None:
     Raises:
         UserError: if there is no finished run, or none that can be evaluated.
     """
-    from posenc.analysis.runs import read_folder
+    from posenc.analysis.sweep import read_folder
 
     finished = [run for run in read_folder(folder).runs if run.finished]
     if not finished:

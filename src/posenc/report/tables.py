@@ -8,7 +8,7 @@ from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.extrapolation import Extrapolation
 from posenc.analysis.published import PUBLISHED, Reproduction
-from posenc.analysis.runs import Sweep
+from posenc.analysis.sweep import Sweep
 from posenc.report import formatting, sentences
 from posenc.report.formatting import interval, share, times
 from posenc.storage.metrics import METRICS, Metric

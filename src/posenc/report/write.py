@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from posenc.analysis.comparison import Comparison, compare
-from posenc.analysis.runs import Sweep
+from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError
 from posenc.report import terminal
 from posenc.storage.atomic import atomic_write, check_writable
@@ -57,7 +57,7 @@ def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
 
         entity, project, group = parse_source(source)
         return read_group(entity, project, group, timeout=timeout), Path(f"report-{group}")
-    from posenc.analysis.runs import read_folder
+    from posenc.analysis.sweep import read_folder
 
     return read_folder(Path(source)), Path(source)
 

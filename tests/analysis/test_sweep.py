@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.analysis.runs import read_folder
+from posenc.analysis.sweep import read_folder
 
 CONFIG = "choices: {pos: rope}\nseed: 0\nsteps: 20\n"
 METRICS = "step,tokens,seconds,val_loss\n10,100,1.0,4.0\n20,200,2.0,3.0\n"
