@@ -26,20 +26,27 @@ class Point:
 
     Attributes:
         tokens: D.
-        loss: the baseline's final loss, mean over seeds.
+        losses: the baseline's final loss, by seed.
         advantage: N(D), geometric mean over the seeds that both arms share; 0 if no budget of the arm reaches that
             loss, infinite if its smallest one does.
-        by_seed: N(D) of each seed.
+        by_seed: N(D) of each seed, 0 and infinite as above.
+        bound: what N(D) is above where it is infinite: D over the arm's smallest budget.
         gap: the baseline's loss minus the arm's at the same D, in nats; None if the arm has no run of D tokens.
         plateau: whether the baseline is less than PLATEAU below the bigram model.
     """
 
     tokens: int
-    loss: float
+    losses: Mapping[int, float]
     advantage: Estimate
     by_seed: Mapping[int, float]
+    bound: float
     gap: Estimate | None
     plateau: bool
+
+    @property
+    def loss(self) -> float:
+        """The baseline's, mean over seeds."""
+        return float(np.mean(list(self.losses.values())))
 
 
 @dataclass(frozen=True)
@@ -82,15 +89,15 @@ def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point
         losses = {seed: arms[baseline][seed][tokens] for seed in seeds if tokens in arms[baseline][seed]}
         needed = {seed: tokens_to(arms[arm][seed], loss) for seed, loss in losses.items()}
         gaps = [loss - arms[arm][seed][tokens] for seed, loss in losses.items() if tokens in arms[arm][seed]]
-        level = float(np.mean(list(losses.values())))
         points.append(
             Point(
                 tokens,
-                level,
+                losses,
                 figures_only(_ratio(tokens, list(needed.values()))),
                 {seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
+                tokens / max(min(arms[arm][seed]) for seed in losses),
                 figures_only(mean(gaps)) if gaps else None,
-                level > floors[tokens] - PLATEAU,
+                float(np.mean(list(losses.values()))) > floors[tokens] - PLATEAU,
             )
         )
     return tuple(points)

@@ -1,5 +1,6 @@
 """Update and plot the claim map: `python -m posenc.claim_map runs/claim_map`."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,11 +71,22 @@ def draw(study: Study) -> None:
     text = ["# The claim map", claim_map.INTRODUCTION]
     for corpus in study.corpora:
         results = [result for result in study.results if result.corpus == corpus]
-        backbone = [result for result in results if result.setting == BACKBONE]
+        alternatives = {
+            f"{BASELINE}, {block['alternative']}": study.of_block(block, corpus)
+            for block in study.plan["blocks"]
+            if "alternative" in block
+        }
+        apart = set(itertools.chain(*alternatives.values()))
+        backbone = [result for result in results if result.setting == BACKBONE and result not in apart]
         points = advantage(backbone, ARM, BASELINE)
         others = {other: advantage(backbone, ARM, other) for other in OTHERS}
-        text += [f"## {study.plan.get('corpora', {}).get(corpus, corpus)}", *claim_map.write_up(results, points)]
-        if any(0 < point.advantage.value < math.inf for point in points):
+        arm = [result for result in backbone if result.pos == ARM]
+        others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
+        text += [
+            f"## {study.plan.get('corpora', {}).get(corpus, corpus)}",
+            *claim_map.write_up(results, points, others),
+        ]
+        if any(0 < value < math.inf for point in points for value in point.by_seed.values()):
             name = f"{corpus}.png"
             rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
             ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
@@ -88,8 +100,8 @@ def draw(study: Study) -> None:
         for tokens, trials in searches(results).items():
             name = f"search-{corpus}-{tokens}.png"
             search.figure(trials).savefig(study.folder / name, dpi=160)
-            title = f"### Hyperparameter search with {tokens:,} tokens per run"
-            text += [title, search.table(trials), f"![Expected best of k trials]({name})"]
+            text += [f"### Hyperparameter search with {tokens:,} tokens per run"]
+            text += [search.table(trials), f"![Expected best of k trials]({name})"]
     atomic_write(study.folder / "README.md", "\n\n".join(text) + "\n")
 
 

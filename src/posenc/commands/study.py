@@ -37,9 +37,9 @@ class Study:
         self.experiment = f"experiment={self.plan['experiment']}"
         self._of_choices: dict[tuple[str, str], Defaults] = {}
 
-    def lines(self) -> Iterator[list[str]]:
-        """The arguments of train.py for every run of the plan, in order."""
-        for block in self.plan["blocks"]:
+    def lines(self, blocks: Sequence[Mapping[str, Any]] | None = None) -> Iterator[list[str]]:
+        """The arguments of train.py for every run of some blocks of the plan, by default of all, in its order."""
+        for block in self.plan["blocks"] if blocks is None else blocks:
             for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
                 yield [self.experiment, *shlex.split(arm), f"steps={units * block['unit']}", f"seed={seed}"]
 
@@ -57,6 +57,11 @@ class Study:
         from posenc.analysis.results import read_results
 
         return read_results(self.folder / "runs.csv")
+
+    def of_block(self, block: Mapping[str, Any], corpus: str) -> "list[Result]":
+        """The rows of runs.csv for a block of the plan."""
+        wanted = {self.key(line, corpus) for line in self.lines([block])}
+        return [result for result in self.results if result.key in wanted]
 
     @property
     def corpora(self) -> tuple[str, ...]:

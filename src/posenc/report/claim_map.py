@@ -68,6 +68,7 @@ def figure(
         for color, (name, points) in zip(_THIN, others.items(), strict=False):
             _line(above, points, color, f"than {name}", linewidth=1)
         _band(above, main, _MAIN)
+        _seeds_of(above, main)
         _line(above, main, _MAIN, f"than {baseline}", linewidth=2.2, marker="o", markersize=5)
         for setting, points in factors.items():
             _dots(above, points, setting)
@@ -102,6 +103,17 @@ def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: A
         label, (known[-1].tokens, known[-1].advantage.value), xytext=(8, 0), textcoords="offset points",
         va="center", fontsize=9, color=color,
     )  # fmt: skip
+
+
+def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
+    """A small ring per seed; an upward triangle, at the bound, where RoPE's smallest budget reaches the loss."""
+    for point in points:
+        color = _GREY if point.plateau else _MAIN
+        for value in point.by_seed.values():
+            if value == math.inf:
+                axes.plot(point.tokens, point.bound, "^", color=color, markersize=6)
+            elif value > 0:
+                axes.plot(point.tokens, value, "o", color=color, markersize=6, fillstyle="none")
 
 
 def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
@@ -146,19 +158,28 @@ def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float])
     top.minorticks_off()
 
 
-def write_up(results: Sequence[Result], points: Sequence[Point]) -> list[str]:
-    """The paragraphs on one corpus, in Markdown."""
+def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> list[str]:
+    """The paragraphs on one corpus, in Markdown; arguments as in `figure`."""
     written = []
-    if any(point.by_seed for point in points):
-        written.append(table(points, min(result.tokens for result in results)))
+    unit = min(result.tokens for result in results)
+    if points:
+        written.append(table(points, unit))
+    for name, against in others.items():
+        if against:
+            written += [f"Against {name}:", table(against, unit)]
     if fitted := trend(points):
         written.append(slope(fitted))
-    sd, freedom = pooled_sd(off_plateau(results))
-    if freedom:
+    arms = sorted({result.pos for result in results})
+    spreads = {pos: pooled_sd(off_plateau(result for result in results if result.pos == pos)) for pos in arms}
+    known = {pos: (sd, freedom) for pos, (sd, freedom) in spreads.items() if freedom}
+    if known:
+        each = ", ".join(
+            f"{pos} {sd:.4f} ({freedom} degrees of freedom, {seeds_needed(sd, 0.01):,} seeds)"
+            for pos, (sd, freedom) in known.items()
+        )
         written.append(
-            f"The final loss has an SD of {sd:.4f} nats over seeds, pooled over all arms and budgets off the bigram "
-            f"model's plateau ({freedom} degrees of freedom): "
-            f"{seeds_needed(sd, 0.01)} seeds determine its mean to 0.01 nats."
+            "SD of the final loss over seeds in nats, pooled over the budgets and settings of an arm off the bigram "
+            f"model's plateau, and the seeds that would give its mean to 0.01 nats: {each}."
         )
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
@@ -176,22 +197,34 @@ def table(points: Sequence[Point], unit: int) -> str:
         "|---|---|---|---|---|",
     ]
     for point in points:
-        grey = " (plateau)" if point.plateau else ""
+        fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
         gap = "" if point.gap is None else f"{point.gap.value:.3f}"
-        lines.append(
-            f"| {point.tokens / unit:g} | {point.tokens:,} | {point.loss:.3f} | {ratio(point)}{grey} | {gap} |"
-        )
+        lines.append(f"| {point.tokens / unit:g} | {point.tokens:,} | {_range(point.losses)} | {fewer} | {gap} |")
     return "\n".join(lines)
 
 
-def ratio(point: Point) -> str:
-    """N with its interval if there is one, or on which side of RoPE's budgets it is."""
-    value = point.advantage.value
-    if value == math.inf:
-        return "reached within RoPE's smallest budget"
+def _range(losses: Mapping[int, float]) -> str:
+    """The mean over seeds, and the lowest and highest."""
+    mean, low, high = statistics.fmean(losses.values()), min(losses.values()), max(losses.values())
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})" if len(losses) > 1 else f"{mean:.3f}"
+
+
+def ratio(point: Point, unit: int) -> str:
+    """N as text: its mean and interval, or each seed's where one of them has none.
+
+    Args:
+        unit: tokens in a unit of budget.
+    """
+    value, seeds = point.advantage.value, point.by_seed.values()
     if value == 0:
         return "not reached within RoPE's budgets"
-    return f"{value:.2f}{_interval(point.advantage)}, {_seeds(point.advantage.seeds)}"
+    if value < math.inf:
+        return f"{value:.2f}{_interval(point.advantage)}, {_seeds(point.advantage.seeds)}"
+    numbers = [f"{n:.2f}" for n in sorted(seeds) if n < math.inf]
+    under = f"RoPE needs under {point.tokens / point.bound / unit:g} unit"
+    if numbers:
+        under += f" in {len(seeds) - len(numbers)} of {_seeds(len(seeds))}"
+    return ", ".join([*numbers, under])
 
 
 def slope(fitted: Trend) -> str:
