@@ -119,7 +119,7 @@ def test_a_run_is_exported_into_its_directory_and_never_over_another_model(runs,
     with pytest.raises(SystemExit) as refused:
         main([str(run)])
     assert refused.value.code == 2
-    assert f"--out={run}/hf exists" in capsys.readouterr().err
+    assert f"--out={run}/hf already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", ["seed1-0 seed0-0", "."])
