@@ -198,14 +198,14 @@ def process_of(rank: str, parent: int) -> int:
 
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks are found in /proc")
-ENDLESS = (*TINY, *FSDP, "steps=100000")
+ENDLESS = (*TINY, *FSDP, "steps=120000")
 
 
 def begun(tmp_path: Path, *command: str) -> Started:
     """A run that has written rows."""
     process = warm.python().start(*command, f"runs={tmp_path}/runs", cwd=ROOT, env=clean_environment())
     while rows_of(tmp_path) < 2:
-        assert process.poll() is None
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     return process
 
@@ -259,7 +259,7 @@ def runs_on(process: Path) -> bool:
 
 def test_a_sweep_of_runs_with_several_ranks_notes_those_that_fail(train, tmp_path):
     """Two ranks train each run; in the first the loss is NaN, and the next gets its turn."""
-    result = train("-m", *TINY, *DDP, "trainer.devices=2", "steps=10", "optim.lr=1e9,0.001")
+    result = train("-m", *TINY, *DDP, "trainer.devices=2", "steps=12", "optim.lr=1e9,0.001")
     assert result.returncode == 1, result.stderr
     assert len(re.findall(r"optim\.lr=1000000000\.0\S* failed: the ", result.stderr)) == 1, result.stderr
     assert len(list(tmp_path.rglob("summary.json"))) == 1
