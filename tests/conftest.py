@@ -1,5 +1,7 @@
 """What the tests share: the real command line, and a small composed configuration."""
 
+import copy
+import functools
 import os
 import subprocess
 import sys
@@ -63,6 +65,11 @@ def clean_environment() -> dict[str, str]:
 
 def composed(*overrides: str) -> dict:
     """The resolved configuration of a command line."""
+    return copy.deepcopy(_composed(overrides))
+
+
+@functools.cache
+def _composed(overrides: tuple[str, ...]) -> dict:
     config = OmegaConf.to_container(config_and_choices(CONF, overrides)[0], resolve=True)
     assert isinstance(config, dict)
     return config

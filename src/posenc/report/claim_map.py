@@ -63,7 +63,8 @@ def figure(
     with matplotlib.rc_context(STYLE):
         fig = Figure(figsize=(8, 6.4), layout="constrained")
         above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
-        above.set_title(f"How many times fewer tokens RoPE needs than {baseline}", loc="left", fontsize=10)
+        title = f"How many times fewer tokens RoPE needs than {baseline} (rings: seeds; triangles: lower bounds)"
+        above.set_title(title, loc="left", fontsize=10)
         above.axhline(1, color="#1c1c1c", linewidth=0.9)
         for color, (name, points) in zip(_THIN, others.items(), strict=False):
             _line(above, points, color, f"than {name}", linewidth=1)
