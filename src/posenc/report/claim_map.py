@@ -1,5 +1,6 @@
 """The claim map as a figure and a table."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -66,8 +67,9 @@ def figure(
         title = f"How many times fewer tokens RoPE needs than {baseline} (rings: seeds; triangles: lower bounds)"
         above.set_title(title, loc="left", fontsize=10)
         above.axhline(1, color="#1c1c1c", linewidth=0.9)
-        for color, (name, points) in zip(_THIN, others.items(), strict=False):
-            _line(above, points, color, f"than {name}", linewidth=1)
+        measured = [(name, points) for name, points in others.items() if points]
+        for color, (name, points) in zip(itertools.cycle(_THIN), measured, strict=False):
+            _line(above, points, color, f"than {name}", linewidth=1, marker="o", markersize=3)
         _band(above, main, _MAIN)
         _seeds_of(above, main)
         _line(above, main, _MAIN, f"than {baseline}", linewidth=2.2, marker="o", markersize=5)
