@@ -51,6 +51,11 @@ class Wrong:
         return f"{self.program} {' '.join(self.arguments)}{missing}"[:100].encode("ascii", "replace").decode()
 
 
+def train(line: str, sentence: str, code: int = 2, without: str = "") -> Wrong:
+    """A case whose arguments have no spaces in them."""
+    return Wrong(tuple(line.split()), sentence, without=without, code=code)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What came of it.
