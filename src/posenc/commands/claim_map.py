@@ -4,9 +4,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posenc.commands.study import Study, command_line
 from posenc.config.command_line import Arguments
+
+if TYPE_CHECKING:
+    from posenc.analysis.results import Result
 
 ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
 
@@ -61,48 +65,60 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
 
 def draw(study: Study) -> None:
     """Plot the claim map of every corpus in runs.csv, and write README.md."""
-    from posenc.analysis.claim_map import advantage
-    from posenc.analysis.results import BACKBONE, SEARCH
     from posenc.analysis.search import searches
     from posenc.report import claim_map, search
     from posenc.storage.atomic import atomic_write
-    from posenc.storage.csv_files import read_csv
 
     text = ["# The claim map", claim_map.INTRODUCTION]
     for corpus in study.corpora:
         results = [result for result in study.results if result.corpus == corpus]
-        alternatives = {
-            f"{BASELINE}, {block['alternative']}": study.of_block(block, corpus)
-            for block in study.plan["blocks"]
-            if "alternative" in block
-        }
-        apart = set(itertools.chain(*alternatives.values()))
-        backbone = [result for result in results if result.setting == BACKBONE and result not in apart]
-        points = advantage(backbone, ARM, BASELINE)
-        others = {other: advantage(backbone, ARM, other) for other in OTHERS}
-        arm = [result for result in backbone if result.pos == ARM]
-        others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
-        text += [
-            f"## {study.plan.get('corpora', {}).get(corpus, corpus)}",
-            *claim_map.write_up(results, points, others),
-        ]
-        if any(0 < value < math.inf for point in points for value in point.by_seed.values()):
-            name = f"{corpus}.png"
-            rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
-            ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
-            settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
-            factors = {
-                setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
-                for setting in settings
-            }
-            claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / name, dpi=160)
-            text.append(f"![N over the baseline's tokens]({name})")
+        text += [f"## {study.plan.get('corpora', {}).get(corpus, corpus)}", *_plot_backbone(study, corpus, results)]
         for tokens, trials in searches(results).items():
             name = f"search-{corpus}-{tokens}.png"
             search.figure(trials).savefig(study.folder / name, dpi=160)
             text += [f"### Hyperparameter search with {tokens:,} tokens per run"]
             text += [search.table(trials), f"![Expected best of k trials]({name})"]
     atomic_write(study.folder / "README.md", "\n\n".join(text) + "\n")
+
+
+def backbone_of(study: Study, corpus: str) -> "tuple[list[Result], dict[str, list[Result]]]":
+    """The backbone's results on a corpus, and those of the plan's alternatives to the baseline by name."""
+    from posenc.analysis.results import BACKBONE
+
+    alternatives = {
+        f"{BASELINE}, {block['alternative']}": study.of_block(block, corpus)
+        for block in study.plan["blocks"]
+        if "alternative" in block
+    }
+    apart = set(itertools.chain(*alternatives.values()))
+    results = (result for result in study.results if result.corpus == corpus and result.setting == BACKBONE)
+    return [result for result in results if result not in apart], alternatives
+
+
+def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> list[str]:
+    """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
+    from posenc.analysis.claim_map import advantage
+    from posenc.analysis.results import BACKBONE, SEARCH
+    from posenc.report import claim_map
+    from posenc.storage.csv_files import read_csv
+
+    backbone, alternatives = backbone_of(study, corpus)
+    arm = [result for result in backbone if result.pos == ARM]
+    points = advantage(backbone, ARM, BASELINE)
+    others = {other: advantage(backbone, ARM, other) for other in OTHERS}
+    others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
+    written = claim_map.write_up(results, points, others)
+    if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
+        return written
+    rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
+    ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
+    settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
+    factors = {
+        setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
+        for setting in settings
+    }
+    claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / f"{corpus}.png", dpi=160)
+    return [*written, f"![N over the baseline's tokens]({corpus}.png)"]
 
 
 if __name__ == "__main__":

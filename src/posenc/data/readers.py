@@ -32,11 +32,7 @@ def find_files(path: str) -> list[Path]:
         root = Path(path).expanduser()
         found = _below(root) if root.is_dir() else [root] if root.exists() else _matches(root)
         files = sorted(file for file in found if file.is_file() and _format(file) in READERS)
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # name too long, unknown home, invalid pattern
+    except (OSError, RuntimeError, ValueError) as error:  # a long name, an unknown home, an invalid pattern
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
     if files:

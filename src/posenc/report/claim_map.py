@@ -196,13 +196,13 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
     lines = [
-        "| budget | tokens | the baseline's loss | times fewer tokens | nats behind RoPE |",
-        "|---|---|---|---|---|",
+        "| budget | tokens | the baseline's loss | RoPE's | nats behind RoPE | times fewer tokens |",
+        "|---|---|---|---|---|---|",
     ]
     for point in points:
         fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
-        gap = "" if point.gap is None else f"{point.gap.value:.3f}"
-        lines.append(f"| {point.tokens / unit:g} | {point.tokens:,} | {_range(point.losses)} | {fewer} | {gap} |")
+        gaps = " | " if point.gap is None else f"{point.loss - point.gap.value:.3f} | {point.gap.value:.3f}"
+        lines.append(f"| {point.tokens / unit:g} | {point.tokens:,} | {_range(point.losses)} | {gaps} | {fewer} |")
     return "\n".join(lines)
 
 
@@ -235,7 +235,8 @@ def slope(fitted: Trend) -> str:
     b = fitted.slope
     doubling = 2**b.value - 1
     return (
-        f"log N = a + b log D has b = {b.value:.3f}{_interval(b, 3)}, {_seeds(fitted.seeds)}: "
+        "Over the budgets where N is finite, log N = a + b log D has "
+        f"b = {b.value:.3f}{_interval(b, 3)}, {_seeds(fitted.seeds)}: "
         f"each doubling of the budget changes N by {doubling:+.1%}."
     )
 
