@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from matplotlib.text import Annotation
 
@@ -10,7 +11,7 @@ def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_
     runs = backbone()
     points = advantage(runs, "rope", "sinusoidal")
     (axes,) = figure(runs, points, "rope", "sinusoidal").axes
-    dots = [len(line.get_xydata()) for line in axes.lines if line.get_marker() == "o"]
+    dots = [len(np.asarray(line.get_xdata())) for line in axes.lines if line.get_marker() == "o"]
     assert sum(dots) == len(runs)
     arrows = [text for text in axes.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
     drawn = [point for point in points if 1 < point.advantage.value < float("inf")]
