@@ -1,5 +1,6 @@
 """The claim map from its plan to its figure, through the real commands."""
 
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from posenc.commands.claim_map import main
+from posenc.commands.claim_map import backbone_of, main
+from posenc.commands.study import Study
 from tests.conftest import ROOT, only, python
 
 SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
@@ -59,6 +61,22 @@ def test_taking_runs_in_again_changes_nothing(folder):
     before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
     command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")
     assert {file.name: file.read_bytes() for file in (folder / "kept").iterdir()} == before
+
+
+def test_results_of_an_alternative_are_apart_from_the_backbone_s(folder, tmp_path):
+    plan = yaml.safe_load((folder / "kept" / "plan.yaml").read_text())
+    rope, sinusoidal = plan["blocks"][0]["arms"]
+    block = {"units": [1], "seeds": [0]}
+    lower = {**block, "alternative": "lower", "arms": [sinusoidal]}
+    plan["blocks"] = [{**block, "arms": [rope]}, lower, {**lower, "units": [2]}]
+    (tmp_path / "plan.yaml").write_text(json.dumps(plan))  # YAML, too, but without aliases
+    shutil.copy(folder / "kept" / "runs.csv", tmp_path)
+    study = Study(tmp_path)
+    backbone, alternatives = backbone_of(study, study.corpora[0])
+    assert [result.pos for result in backbone] == ["rope"]
+    assert {name: [result.pos for result in found] for name, found in alternatives.items()} == {
+        "sinusoidal, lower": ["sinusoidal"]
+    }
 
 
 def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, tmp_path, capsys):
