@@ -45,7 +45,6 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
     Raises:
         UserError: if the text cannot be read.
     """
-    from posenc.analysis.results import corpus_of
     from posenc.config.instantiate import build
     from posenc.objectives.ngram import ngram_losses
     from posenc.storage.atomic import atomic_write
@@ -53,11 +52,11 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
     from posenc.training.experiment import Experiment
 
     config, choices = study.configuration(overrides)
-    experiment, corpus = Experiment.of(config), build(config, "data")
-    prepared = experiment.prepare(corpus, choices["data"])
+    experiment = Experiment.of(config)
+    prepared = experiment.prepare(build(config, "data"), choices["data"])
     windows, _ = experiment.validation(prepared)
     losses = ngram_losses(prepared.train.ids, windows.numpy(), ORDERS, experiment.tokenizer.vocab_size)
-    name = corpus_of({"data": choices["data"], "text": corpus.fingerprint()})
+    name = study.corpus(overrides)
     others = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] != name]
     rows = [{"corpus": name, "order": order, "val_loss": round(loss, 5)} for order, loss in losses.items()]
     atomic_write(study.folder / "ngrams.csv", to_csv(list(rows[0]), [*others, *rows]))
