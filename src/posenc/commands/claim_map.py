@@ -98,7 +98,7 @@ def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> li
     """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
     from posenc.analysis.claim_map import advantage
     from posenc.analysis.results import BACKBONE, SEARCH
-    from posenc.report import claim_map
+    from posenc.report import budgets, claim_map
     from posenc.storage.csv_files import read_csv
 
     backbone, alternatives = backbone_of(study, corpus)
@@ -117,7 +117,10 @@ def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> li
         for setting in settings
     }
     claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / f"{corpus}.png", dpi=160)
-    return [*written, f"![N over the baseline's tokens]({corpus}.png)"]
+    both = [result for result in backbone if result.pos in (ARM, BASELINE)]
+    budgets.figure(both, points, ARM, BASELINE).savefig(study.folder / f"losses-{corpus}.png", dpi=160)
+    drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
+    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
 
 
 if __name__ == "__main__":
