@@ -24,8 +24,13 @@ def test_a_ratio_has_its_interval_from_three_seeds_on():
 
 def test_where_one_seed_has_no_ratio_each_is_named():
     assert cells(with_loss(SLOW, 2.4))[2] == "1.60, 1.60, RoPE needs under 1 unit in 1 of 3 seeds"
-    assert cells(with_loss(SLOW, 0.5))[2] == "1.60, 1.60, not reached within RoPE's budgets in 1 of 3 seeds"
+    assert cells(with_loss(SLOW, 0.5))[2] == "1.60, 1.60, RoPE needs over 16 units in 1 of 3 seeds"
     assert cells(backbone())[0] == "RoPE needs under 1 unit"
+
+
+def test_a_budget_on_which_rope_is_not_yet_trained_gives_a_bound():
+    shorter = [run for run in backbone() if run.pos != "rope" or run.tokens <= 8 * UNIT]
+    assert cells(shorter)[-1] == "RoPE needs over 8 units"
 
 
 def test_the_loss_of_rope_is_that_of_its_own_runs():

@@ -32,7 +32,7 @@ class Point:
         advantage: N(D), geometric mean over the seeds that both arms share; 0 if no budget of the arm reaches that
             loss, infinite if its smallest one does.
         by_seed: N(D) of each seed, 0 and infinite as above.
-        bound: what N(D) is above where it is infinite: D over the arm's smallest budget.
+        above, below: bounds of N(D) where it is infinite or 0: D over the arm's smallest budget, and over its largest.
         own: the arm's final loss at the same D, by seed, as far as it has been trained.
         plateau: whether the baseline is less than PLATEAU below the bigram model.
     """
@@ -41,7 +41,8 @@ class Point:
     losses: Mapping[int, float]
     advantage: Estimate
     by_seed: Mapping[int, float]
-    bound: float
+    above: float
+    below: float
     own: Mapping[int, float]
     plateau: bool
 
@@ -87,6 +88,7 @@ def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point
                 figures_only(_ratio(tokens, list(needed.values()))),
                 {seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
                 tokens / max(min(arms[arm][seed]) for seed in losses),
+                tokens / min(max(arms[arm][seed]) for seed in losses),
                 {seed: arms[arm][seed][tokens] for seed in losses if tokens in arms[arm][seed]},
                 float(np.mean(list(losses.values()))) > floors[tokens] - PLATEAU,
             )

@@ -66,7 +66,7 @@ def figure(
         fig = Figure(figsize=(8, 6.4), layout="constrained")
         above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
         title = f"How many times fewer tokens RoPE needs than {baseline}"
-        marks = "rings: seeds; bars: 95 % intervals over seeds; triangles: lower bounds"
+        marks = "rings: seeds; bars: 95 % intervals over seeds; triangles: bounds"
         above.set_title(f"{title}\n{marks}", loc="left", fontsize=10)
         above.axhline(1, color="#1c1c1c", linewidth=0.9)
         measured = [(name, points) for name, points in others.items() if points]
@@ -110,16 +110,16 @@ def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: A
 
 
 def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
-    """A ring per seed, or a triangle at the bound where RoPE's smallest budget reaches the loss; their interval."""
+    """A ring per seed, or a triangle at its bound if the loss lies outside RoPE's budgets; their interval."""
     for point in points:
         color = _GREY if point.plateau else _MAIN
         if point.advantage.low is not None:
             axes.vlines(point.tokens, point.advantage.low, point.advantage.high, color=color, alpha=0.3, linewidth=7)
         for value in point.by_seed.values():
-            if value == math.inf:
-                axes.plot(point.tokens, point.bound, "^", color=color, markersize=6)
-            elif value > 0:
-                axes.plot(point.tokens, value, "o", color=color, markersize=6, fillstyle="none")
+            at, marker = {math.inf: (point.above, "^"), 0: (point.below, "v")}.get(value, (value, "o"))
+            axes.plot(
+                point.tokens, at, marker, color=color, markersize=6, fillstyle="none" if marker == "o" else "full"
+            )
 
 
 def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
@@ -219,8 +219,8 @@ def ratio(point: Point, unit: int) -> str:
         return f"{value:.2f}{_interval(point.advantage)}, {formatting.seeds(len(each))}"
     numbers = [f"{n:.2f}" for n in each if 0 < n < math.inf]
     outside = {
-        f"RoPE needs under {point.tokens / point.bound / unit:g} unit": each.count(math.inf),
-        "not reached within RoPE's budgets": each.count(0),
+        f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
+        f"RoPE needs over {point.tokens / point.below / unit:g} units": each.count(0),
     }
     return ", ".join([*numbers, *(text + _in_seeds(count, len(each)) for text, count in outside.items() if count)])
 
