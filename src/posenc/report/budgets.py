@@ -49,6 +49,8 @@ def figure(results: Iterable[Result], points: Sequence[Point], arm: str, baselin
 
 def _bigram(axes: Any, results: Sequence[Result]) -> None:
     loss = statistics.fmean(result.bigram_loss for result in results)
+    if math.isnan(loss):
+        return
     axes.axhline(loss, color="#8c8c8c", linewidth=0.9, linestyle=(0, (2, 2)))
     axes.annotate(
         "bigram model", (0.5, loss), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
