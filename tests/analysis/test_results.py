@@ -1,6 +1,12 @@
 """What makes two runs the same row."""
 
-from posenc.analysis.results import BACKBONE, SEARCH, Defaults, key_of
+import math
+from dataclasses import replace
+
+import pytest
+
+from posenc.analysis.results import BACKBONE, SEARCH, Defaults, key_of, result_of
+from tests.analysis.synthetic import run
 
 EXPERIMENT = {"model": "tiny", "model.width": 128, "context": 256, "batch_size": 16, "objective": "causal"}
 DEFAULTS = Defaults(EXPERIMENT, {"pos.base": 10_000, "intervention.strength": 6, "intervention.offsets": [1]})
@@ -32,3 +38,15 @@ def test_a_trial_is_one_whatever_its_setting():
 def test_a_run_of_before_there_were_interventions_has_none():
     older = {name: value for name, value in RUN.items() if not name.startswith("intervention")}
     assert key_of(older, "text", DEFAULTS, [100]) == key_of(RUN, "text", DEFAULTS, [100])
+
+
+@pytest.mark.parametrize(
+    ("measured", "kept"),
+    [({"bigram_loss": 2.5}, 2.5), ({"unigram_loss": 2.8}, 2.8), ({"bigram_loss": None}, math.nan)],
+    ids=["causal", "masked", "too large a vocabulary"],
+)
+def test_a_run_is_a_row_whatever_its_n_gram_baseline(measured, kept):
+    one = run("rope", 0, setting={**RUN, "data": "text", "text": "0123456789abcdef"})
+    summary = {name: value for name, value in one.summary.items() if name != "bigram_loss"}
+    row = result_of(replace(one, summary={**summary, **measured}), DEFAULTS, [100])
+    assert row.bigram_loss == pytest.approx(kept, nan_ok=True)

@@ -45,7 +45,6 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
     Raises:
         UserError: if the text cannot be read.
     """
-    from posenc.analysis.results import corpus_of
     from posenc.config.instantiate import build
     from posenc.objectives.ngram import ngram_losses
     from posenc.storage.atomic import atomic_write
@@ -53,11 +52,11 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
     from posenc.training.experiment import Experiment
 
     config, choices = study.configuration(overrides)
-    experiment, corpus = Experiment.of(config), build(config, "data")
-    prepared = experiment.prepare(corpus, choices["data"])
+    experiment = Experiment.of(config)
+    prepared = experiment.prepare(build(config, "data"), choices["data"])
     windows, _ = experiment.validation(prepared)
     losses = ngram_losses(prepared.train.ids, windows.numpy(), ORDERS, experiment.tokenizer.vocab_size)
-    name = corpus_of({"data": choices["data"], "text": corpus.fingerprint()})
+    name = study.corpus(overrides)
     others = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] != name]
     rows = [{"corpus": name, "order": order, "val_loss": round(loss, 5)} for order, loss in losses.items()]
     atomic_write(study.folder / "ngrams.csv", to_csv(list(rows[0]), [*others, *rows]))
@@ -99,7 +98,7 @@ def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> li
     """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
     from posenc.analysis.claim_map import advantage
     from posenc.analysis.results import BACKBONE, SEARCH
-    from posenc.report import claim_map
+    from posenc.report import budgets, claim_map
     from posenc.storage.csv_files import read_csv
 
     backbone, alternatives = backbone_of(study, corpus)
@@ -118,7 +117,10 @@ def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> li
         for setting in settings
     }
     claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / f"{corpus}.png", dpi=160)
-    return [*written, f"![N over the baseline's tokens]({corpus}.png)"]
+    both = [result for result in backbone if result.pos in (ARM, BASELINE)]
+    budgets.figure(both, points, ARM, BASELINE).savefig(study.folder / f"losses-{corpus}.png", dpi=160)
+    drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
+    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
 
 
 if __name__ == "__main__":

@@ -45,11 +45,22 @@ class Study:
 
     def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
         """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
-        known = {result.key for result in self.results}
-        corpora = {key[0] for key in known}
+        known, corpus = {result.key for result in self.results}, self.corpus(overrides)
         for line in self.lines():
-            if not any(self.key([*line, *overrides], corpus) in known for corpus in corpora):
+            if self.key([*line, *overrides], corpus) not in known:
                 yield shlex.join([*line, *overrides])
+
+    def corpus(self, overrides: Sequence[str]) -> str:
+        """The name in runs.csv of the experiment's text with some overrides.
+
+        Raises:
+            UserError: if the text cannot be read.
+        """
+        from posenc.analysis.results import corpus_of
+        from posenc.config.instantiate import build
+
+        config, choices = self.configuration(overrides)
+        return corpus_of({"data": choices["data"], "text": build(config, "data").fingerprint()})
 
     @property
     def results(self) -> "tuple[Result, ...]":
@@ -72,16 +83,17 @@ class Study:
         """Steps and validation losses of an arm's finished runs on a corpus, by seed.
 
         Args:
-            arm: its overrides in the plan; it has a single budget.
+            arm: its overrides in the plan, with the experiment's budget.
             corpus: one of `corpora`.
         """
+        from posenc.analysis.results import KEY_COLUMNS
+
         line = (self.experiment, *shlex.split(arm))
-        _, setting, pos, _, tokens, *own = self.key(line, corpus)
-        tokens_per_step = tokens / _flat(line)["steps"]
-        key = tuple(map(str, (corpus, setting, pos, *own)))
+        key = dict(zip(KEY_COLUMNS, map(str, self.key(line, corpus)), strict=True))
+        tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._curve_rows:
-            if key == tuple(row[name] for name in ("corpus", "setting", "pos", "lr", "scale", "base")):
+            if all(row[name] == value for name, value in key.items() if name != "seed"):
                 steps, losses = curves.setdefault(int(row["seed"]), ([], []))
                 steps.append(int(row["at_tokens"]) / tokens_per_step)
                 losses.append(float(row["val_loss"]))

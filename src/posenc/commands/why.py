@@ -12,9 +12,6 @@ from posenc.errors import UserError
 if TYPE_CHECKING:
     from posenc.analysis.why import Group
 
-ABLATED = ("pos", "scale", "seed", "tokens")
-"""Columns that identify a run in ablation.csv; the others are the masked offset, 0 for none, and the loss."""
-
 FINDINGS = "findings.md"
 """Optional introduction of README.md, written by hand."""
 
@@ -37,12 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
     """Add the losses with masked offsets of each finished run without an intervention to ablation.csv.
 
+    Its columns are those of the run's key, the masked offset, 0 for none, and the loss.
+
     Args:
         study: its existing rows are kept.
         folders: contain the runs, with their checkpoints.
         cache: token cache.
     """
-    from posenc.analysis.results import BACKBONE
+    from posenc.analysis.results import BACKBONE, KEY_COLUMNS
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
     from posenc.evaluation.validation_text import validation_text
@@ -51,9 +50,9 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
 
     file = study.folder / "ablation.csv"
     rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
-    known = {tuple(row[name] for name in ABLATED) for row in rows}
+    known = {tuple(row[name] for name in KEY_COLUMNS) for row in rows}
     for run, result in study.finished(folders):
-        named = {name: str(getattr(result, name)) for name in ABLATED}
+        named = dict(zip(KEY_COLUMNS, map(str, result.key), strict=True))
         if result.setting != BACKBONE or tuple(named.values()) in known:
             continue
         try:

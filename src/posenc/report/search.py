@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from posenc.analysis.search import Trial, expected_best
+from posenc.report import formatting
 from posenc.report.figures import STYLE
 from posenc.report.looks import looks
 
@@ -45,6 +46,6 @@ def table(search: Search) -> str:
     for pos, trials in search.items():
         own = {"lr": trials[0].lr, "scale": trials[0].scale, "base": trials[0].base}
         best = ", ".join(f"{name} {value}" for name, value in own.items() if value)
-        second = f"{trials[1].loss:.4f}" if len(trials) > 1 else ""
-        lines.append(f"| {pos} | {len(trials)} | {best} | {trials[0].loss:.4f} | {second} |")
+        losses = [f"{trial.loss:.4f}, {formatting.seeds(trial.seeds)}" for trial in trials]
+        lines.append(f"| {pos} | {len(trials)} | {best} | {' | '.join([*losses, ''][:2])} |")
     return "\n".join(lines)
