@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT, python
@@ -11,7 +10,7 @@ from tests.conftest import ROOT, python
 Process = subprocess.CompletedProcess[str]
 
 
-def script(name: str, *arguments: str | Path, timeout: float = 240) -> Process:
+def script(name: str, *arguments: object, timeout: float = 240) -> Process:
     """Run `python benchmarks/NAME.py ARGUMENTS` on one CPU thread; returns the finished process."""
     return python(f"benchmarks/{name}.py", *arguments, timeout=timeout)
 

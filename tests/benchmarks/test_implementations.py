@@ -5,7 +5,6 @@ This includes the rotation: on all channels, with our base, and with no other po
 
 import re
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -39,7 +38,7 @@ def named(name):
 
 
 def built(implementation, shape):
-    if find_spec(implementation.module) is None:
+    if not implementation.installed:
         pytest.skip(f"{implementation.package} is not installed")
     torch.manual_seed(0)
     return implementation.build(shape).eval()
