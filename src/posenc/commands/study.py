@@ -35,7 +35,6 @@ class Study:
         except UserError as error:
             raise UserError(f"--results={folder}: {error}") from error
         self.experiment = f"experiment={self.plan['experiment']}"
-        self._of_choices: dict[tuple[str, str], Defaults] = {}
 
     def lines(self, blocks: Sequence[Mapping[str, Any]] | None = None) -> Iterator[list[str]]:
         """The arguments of train.py for every run of some blocks of the plan, by default of all, in its order."""
@@ -145,7 +144,7 @@ class Study:
     def _result(self, run: "Run") -> "Result":
         from posenc.analysis.results import result_of
 
-        defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))
+        defaults = _defaults(self.experiment, run.scheme, run.setting.get("intervention", "none"))
         return result_of(run, defaults, self.plan["search_seeds"])
 
     def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -165,16 +164,8 @@ class Study:
         from posenc.analysis.results import key_of
 
         configuration = _flat(tuple(overrides))
-        defaults = self._defaults(configuration["pos"], configuration["intervention"])
+        defaults = _defaults(self.experiment, configuration["pos"], configuration["intervention"])
         return key_of(configuration, corpus, defaults, self.plan["search_seeds"])
-
-    def _defaults(self, pos: str, intervention: str) -> "Defaults":
-        from posenc.analysis.results import Defaults
-
-        if (pos, intervention) not in self._of_choices:
-            chosen = (self.experiment, f"pos={pos}", f"intervention={intervention}")
-            self._of_choices[pos, intervention] = Defaults(_flat((self.experiment,)), _own(chosen))
-        return self._of_choices[pos, intervention]
 
 
 @contextmanager
@@ -239,6 +230,13 @@ def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
     config, choices = _composed(overrides, resolve=True)
     setting = {key: canonical(value) for key, value in flat({**config, "choices": choices})}
     return {**setting, "pos": choices["pos"], "seed": config["seed"]}
+
+
+@cache
+def _defaults(experiment: str, pos: str, intervention: str) -> "Defaults":
+    from posenc.analysis.results import Defaults
+
+    return Defaults(_flat((experiment,)), _own((experiment, f"pos={pos}", f"intervention={intervention}")))
 
 
 def _own(overrides: tuple[str, ...]) -> dict[str, Any]:

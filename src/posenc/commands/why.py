@@ -86,7 +86,7 @@ def groups(study: Study, corpus: str) -> "list[Group]":
 
 def draw(study: Study) -> None:
     """Plot the effects of the interventions on each corpus, and write README.md."""
-    from posenc.report import why
+    from posenc.report import figures, why
     from posenc.storage.atomic import atomic_write
 
     findings = study.folder / FINDINGS
@@ -94,7 +94,7 @@ def draw(study: Study) -> None:
     for corpus in study.corpora:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
-            why.figure(explained).savefig(study.folder / f"{corpus}.png", dpi=160)
+            figures.save(why.figure(explained), study.folder / f"{corpus}.png")
             text += [f"## {corpus}", f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"]
             text.append(why.table(explained, study.plan["levels"]))
     atomic_write(study.folder / "README.md", "\n\n".join(filter(None, text)) + "\n")

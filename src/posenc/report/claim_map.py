@@ -178,7 +178,7 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
         )
         written.append(
             "SD of the final loss over seeds in nats, pooled over the budgets and settings of an arm off the bigram "
-            f"model's plateau, and the seeds that would give its mean to 0.01 nats: {each}."
+            f"model's plateau, and the seeds for which the 95 % interval of a mean is at most ± 0.01 nats: {each}."
         )
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
@@ -192,7 +192,8 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
     lines = [
-        "| budget | tokens | the baseline's loss | RoPE's | nats behind RoPE | times fewer tokens |",
+        "| budget | tokens | the baseline's loss (lowest to highest seed) | RoPE's | nats behind RoPE | "
+        "times fewer tokens (95 % interval) |",
         "|---|---|---|---|---|---|",
     ]
     for point in points:

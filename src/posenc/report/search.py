@@ -32,7 +32,7 @@ def figure(search: Search) -> "Figure":
                 pos, (len(best), best[-1]), xytext=(8, 0), textcoords="offset points", va="center",
                 color=look[pos].colour,
             )  # fmt: skip
-        axes.set_title("Expected best of k trials of an arm", loc="left", fontsize=10)
+        axes.set_title("Expected best of k of an arm's trials, drawn at random", loc="left", fontsize=10)
         axes.set_xlabel("k, number of trials (bars on the left: single trials)")
         axes.set_ylabel("validation loss, nats per token")
         axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.why import Effect, Group
+from posenc.report import formatting
 from posenc.report.figures import STYLE
 
 if TYPE_CHECKING:
@@ -106,11 +107,9 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
 
 
 def _cells(found: Effect, explains: bool) -> list[str]:
-    last = found.last_loss
     shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
-    spread = "" if last.low is None or last.high is None else f" ± {(last.high - last.low) / 2:.3f}"
-    return [str(found.seeds), *shares, f"{last.value:.3f}{spread}", *steps]
+    return [str(found.seeds), *shares, formatting.interval(found.last_loss), *steps]
 
 
 def _share(share: Estimate) -> str:
