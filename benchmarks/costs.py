@@ -1,11 +1,11 @@
-"""What one training step costs, counted from its shapes: operations, bytes through memory, bytes kept.
+"""Costs of a training step, counted from its shapes: FLOPs, memory traffic, and activations saved for the backward.
 
-A tensor counts once for each kernel that must read or write it. What compilation puts into one kernel is one part:
-- a residual add and the norm behind it; the embedding and the first norm; their backward likewise
-- the rotation of q and k, and in the backward the joining of the gradients of q, k and v
-- cross-entropy and the casts of its logits, which stay in bfloat16
-Attention is tiled (Dao et al. 2022): no T x T reaches memory, and what a causal mask hides is not computed. The
-residual stream and its gradient are float32, as autocast leaves them; both sides of a matrix product are bfloat16.
+A tensor counts once for each kernel that must read or write it. What compilation fuses into one kernel is one part:
+- a residual add and the norm after it; the embedding and the first norm; and their backward
+- the rotation of q and k; in the backward, also the concatenation of the gradients of q, k and v
+- cross-entropy and the casts of its logits, which stay in bf16
+Attention is tiled (Dao et al. 2022): no T x T matrix is written to memory, and masked tiles are not computed. The
+residual stream and its gradient are fp32, as under autocast; both operands of a matrix product are bf16.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Shape:
         layers, width, heads: L, D and H.
         vocab_size: V.
         context: T.
-        batch_size: windows in a step.
+        batch_size: sequences per step.
     """
 
     layers: int
@@ -37,39 +37,39 @@ class Shape:
 
     @property
     def tokens(self) -> int:
-        """N, of a step."""
+        """N, per step."""
         return self.batch_size * self.context
 
     @property
-    def gains(self) -> int:
-        """Weights of the norms."""
+    def norm_weights(self) -> int:
+        """Weights of all norms."""
         return (2 * self.layers + 1) * self.width
 
     @property
     def matrices(self) -> int:
-        """Weights that something is multiplied by; the output's are the embedding's."""
+        """Weights of the matrix products; the output matrix is the embedding."""
         return self.layers * 12 * self.width**2 + self.vocab_size * self.width
 
     @property
     def parameters(self) -> int:
-        return self.matrices + self.gains
+        return self.matrices + self.norm_weights
 
     @property
     def flops_per_token(self) -> int:
-        """The usual count, by which MFU is defined: 6 N + 12 L D T (Chowdhery et al. 2022, appendix B).
+        """The count that defines MFU: 6 N + 12 L D T (Chowdhery et al. 2022, appendix B).
 
-        It takes every query to meet all T keys, also in a causal model.
+        Every query attends to all T keys in it, even in a causal model.
         """
         return 6 * self.parameters + 12 * self.layers * self.width * self.context
 
 
 class Work(NamedTuple):
-    """What a part does.
+    """Operations and memory traffic.
 
     Attributes:
         matmul: FLOPs of matrix products.
-        vector: other arithmetic. A few operations an element, roughly: they never are the bound.
-        bytes: read from memory and written to it.
+        vector: other FLOPs; roughly a few per element, since they are never the bound.
+        bytes: read from and written to memory.
     """
 
     matmul: int
@@ -90,14 +90,14 @@ class Part:
 
 
 def linear(tokens: int, inputs: int, outputs: int) -> tuple[Work, Work]:
-    """x (N, inputs) W (inputs, outputs), forward and backward, all in bfloat16."""
+    """x (N, inputs) W (inputs, outputs), forward and backward, all in bf16."""
     flops = 2 * tokens * inputs * outputs
     x, w, y = (BF16 * size for size in (tokens * inputs, inputs * outputs, tokens * outputs))
     return Work(flops, 0, x + w + y), Work(2 * flops, 0, (y + w + x) + (y + x + w))
 
 
 def attention(shape: Shape) -> tuple[Work, Work]:
-    """Tiled causal attention; the backward computes the scores a second time (Dao 2023, algorithm 2)."""
+    """Tiled causal attention; the backward recomputes the scores (Dao 2023, algorithm 2)."""
     pairs = shape.batch_size * shape.heads * shape.context * (shape.context + 1) // 2
     product = 2 * pairs * shape.width // shape.heads
     activation, row_sums = BF16 * shape.tokens * shape.width, FP32 * shape.tokens * shape.heads
@@ -106,7 +106,7 @@ def attention(shape: Shape) -> tuple[Work, Work]:
 
 
 def rotation(shape: Shape) -> tuple[Work, Work]:
-    """q and k turn; in the backward, their gradients turn and are laid beside that of v."""
+    """Rotation of q and k; in the backward, of their gradients, which are concatenated with that of v."""
     elements = shape.tokens * shape.width
     table = FP32 * shape.context * shape.width // shape.heads
     flops = 3 * 2 * elements
@@ -114,28 +114,28 @@ def rotation(shape: Shape) -> tuple[Work, Work]:
 
 
 def norms(shape: Shape) -> tuple[Work, Work]:
-    """All norms with the residual adds before them; their backward with the adds of the gradients."""
+    """All norms with the residual adds before them; their backward with the sums of gradients."""
     elements, count = shape.tokens * shape.width, 2 * shape.layers + 1
     statistics = 2 * FP32 * shape.tokens
     adds = (count - 1) * elements * (FP32 + BF16 + FP32)
     forward = Work(0, 9 * count * elements, adds + count * (BF16 * elements + statistics))
-    # Each reads the gradient of its output, its input and the stream's gradient, and writes the latter in both types;
-    # the last norm finds no gradient on the stream yet, and nothing is multiplied by that of the first.
+    # Each reads the output gradient, its input and the residual gradient, and writes the latter in both dtypes. The
+    # last norm finds no residual gradient yet, and no matrix product uses that of the first.
     each = BF16 + FP32 + FP32 + FP32 + BF16
     return forward, Work(0, 13 * count * elements, (count * each - FP32 - BF16) * elements + count * statistics)
 
 
 def cross_entropy(shape: Shape) -> tuple[Work, Work]:
-    """One pass over the logits for the sums, and one that replaces them by their gradient."""
+    """One pass over the logits for the sums, and one that overwrites them with their gradient."""
     logits = shape.tokens * shape.vocab_size
     rows = shape.tokens * (INT64 + FP32)
     return Work(0, 4 * logits, BF16 * logits + rows), Work(0, 4 * logits, 2 * BF16 * logits + rows)
 
 
 def head(shape: Shape, chunk: int | None) -> tuple[Work, Work]:
-    """The output's matrix product.
+    """The matrix product of the output.
 
-    Chunks of tokens, instead of all at once, read the matrix anew for each, and add up its gradient in float32.
+    With chunks of tokens, each reads the matrix again, and its gradient is accumulated in fp32.
     """
     forward, backward = linear(shape.tokens, shape.width, shape.vocab_size)
     if chunk is None:
@@ -148,7 +148,7 @@ def head(shape: Shape, chunk: int | None) -> tuple[Work, Work]:
 
 
 def embedding(shape: Shape) -> tuple[Work, Work]:
-    """A row a token; the backward adds rows to a table of zeros, and that to the gradient of the output's matrix."""
+    """One row per token; the backward scatters rows into zeros, and adds these to the output matrix's gradient."""
     elements, table = shape.tokens * shape.width, shape.vocab_size * shape.width
     ids = INT64 * shape.tokens
     forward = Work(0, 0, ids + 2 * FP32 * elements)
@@ -156,18 +156,18 @@ def embedding(shape: Shape) -> tuple[Work, Work]:
 
 
 def parts(shape: Shape, chunk: int | None = None) -> list[Part]:
-    """The parts of one step in the order of the forward, the same in the backward, and the update.
+    """The parts of a step: forward, backward in the same order, update.
 
     Args:
         shape: of the model and the batch.
-        chunk: tokens whose logits are in memory at a time, both gradients being taken at once; None for all.
+        chunk: tokens per chunk of logits, whose gradients are computed at once; None for a single chunk.
     """
     tokens, width, layers = shape.tokens, shape.width, shape.layers
     inner = 4 * tokens * width
     passes: dict[str, tuple[Work, Work]] = {
         "casts of weights": (
             Work(0, 0, (FP32 + BF16) * shape.matrices),
-            Work(0, 0, (BF16 + FP32) * shape.matrices),  # of their gradients, back
+            Work(0, 0, (BF16 + FP32) * shape.matrices),  # of their gradients
         ),
         "embedding": embedding(shape),
         "norms and residual adds": norms(shape),
@@ -184,7 +184,9 @@ def parts(shape: Shape, chunk: int | None = None) -> list[Part]:
     weights = shape.parameters
     update = {
         "gradient clipping": Work(0, 3 * weights, (1 + 2) * FP32 * weights),  # read for the norm, then scaled
-        "AdamW": Work(0, 15 * weights, (4 + 3) * FP32 * weights),  # weight, gradient, two moments; all but one back
+        "AdamW": Work(
+            0, 15 * weights, (4 + 3) * FP32 * weights
+        ),  # reads weight, gradient and two moments; writes all but the gradient
     }
     return [
         *(Part(name, "forward", forward) for name, (forward, _) in passes.items()),
@@ -198,34 +200,35 @@ def _each(layers: int, passes: tuple[Work, Work]) -> tuple[Work, Work]:
     return forward.times(layers), backward.times(layers)
 
 
-def kept(shape: Shape) -> dict[str, int]:
-    """Bytes that the layers keep for the backward; only the cheap arithmetic inside a kernel is done again."""
+def saved(shape: Shape) -> dict[str, int]:
+    """Bytes of activations saved for the backward; only cheap arithmetic within a kernel is recomputed."""
     element = shape.tokens * shape.width
     norm_count, layers = 2 * shape.layers + 1, shape.layers
     return {
         "inputs of the norms": norm_count * FP32 * element,
         "outputs of the norms": norm_count * BF16 * element,
-        # v is a third of the projection's output, and keeps the whole of it.
+        # v is a view of the projection's output and keeps all of it in memory.
         "queries, keys, values": layers * 3 * BF16 * element,
-        "queries and keys, turned": layers * 2 * BF16 * element,
+        "queries and keys, rotated": layers * 2 * BF16 * element,
         "outputs of attention": layers * (BF16 * element + FP32 * shape.tokens * shape.heads),
         "feed-forward, before and after GELU": layers * 2 * BF16 * 4 * element,
     }
 
 
 def peak_memory(shape: Shape, chunk: int | None = None) -> dict[str, int]:
-    """Bytes at the fullest moment, when the backward begins. The gradients of the weights are not there yet.
+    """Bytes at the peak, which is the start of the backward.
 
-    They take the place of what was kept, which is more. With chunks, the gradients of the head's two sides are there.
+    The gradients of the weights do not exist yet; they replace saved activations, which are larger. With chunks, the
+    gradients of the output matrix and of its input do exist.
     """
     logits = BF16 * min(shape.tokens, chunk or shape.tokens) * shape.vocab_size
-    ready = BF16 * shape.tokens * shape.width + FP32 * shape.vocab_size * shape.width if chunk else 0
+    computed = BF16 * shape.tokens * shape.width + FP32 * shape.vocab_size * shape.width if chunk else 0
     return {
         "weights": FP32 * shape.parameters,
         "moments of AdamW": 2 * FP32 * shape.parameters,
         "weights in bfloat16": BF16 * shape.matrices,
-        **kept(shape),
+        **saved(shape),
         "logits": logits,
         "gradient of the logits": logits,
-        **({"gradients of the head": ready} if chunk else {}),
+        **({"gradients of the head": computed} if chunk else {}),
     }

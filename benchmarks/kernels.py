@@ -1,7 +1,6 @@
-"""Which part of a training step each kernel of a real, compiled step belongs to, and what the parts took."""
+"""Profile a compiled training step: assign each kernel to a part of `costs.parts`, and sum the parts' times."""
 
 import statistics
-import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +9,8 @@ from typing import Any
 
 import torch
 from costs import Shape
+from timing import elapsed
 from torch.profiler import ProfilerActivity, profile, record_function
-from turns import wait_for
 
 from posenc.model import Transformer
 from posenc.model.cross_entropy import ALIGNMENT, CHUNK, LARGE_VOCAB
@@ -31,7 +30,7 @@ BY_NAME = (
     (("_cat", "_split", "_mul", "aten::cat", "aten::mul", "aten::sub", "aten::neg"), "rotation"),
     (("_to_copy", "aten::copy_"), "casts of weights"),
 )
-"""The part of a kernel, by what its name holds: the first line that fits. A compiled kernel is named after all the
+"""The part of a kernel, by substrings of its name; the first match counts. A compiled kernel is named after all the
 operations that it fuses."""
 
 Step = Callable[[], object]
@@ -41,12 +40,12 @@ Part = tuple[str, str]
 
 @dataclass(frozen=True)
 class Measured:
-    """What a real step took.
+    """Measurements of a training step.
 
     Attributes:
-        rounds: seconds a step, a figure a round.
-        parts: seconds a step of each part.
-        peak: bytes of the device's memory at the fullest moment; None on a CPU, which does not count them.
+        rounds: seconds per step, one figure per round.
+        parts: seconds per step of each part.
+        peak: peak memory of the GPU in bytes; None on a CPU.
     """
 
     rounds: list[float]
@@ -55,35 +54,28 @@ class Measured:
 
     @property
     def other(self) -> dict[str, float]:
-        """Seconds of each stage in kernels that belong to no part."""
+        """Seconds of each stage in kernels of no part."""
         return {stage: seconds for (part, stage), seconds in self.parts.items() if part == OTHER}
 
 
 def measure(shape: Shape, device: torch.device, compiled: bool, rounds: int, steps: int) -> Measured:
     """Time rounds of steps, then profile as many steps as a round has."""
-    step = real_step(shape, device, compiled)
+    step = training_step(shape, device, compiled)
     for _ in range(3):
         step()
-    seconds = []
     if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    for _ in range(rounds):
-        wait_for(device)
-        begun = time.perf_counter()
-        for _ in range(steps):
-            step()
-        wait_for(device)
-        seconds.append((time.perf_counter() - begun) / steps)
-    peak = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+        torch.cuda.reset_peak_memory_stats()
+    seconds = [elapsed(lambda: [step() for _ in range(steps)]) / steps for _ in range(rounds)]
+    peak = torch.cuda.max_memory_allocated() or None  # 0 on the CPU
     return Measured(seconds, profiled(step, shape, device, steps), peak)
 
 
-def real_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
+def training_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
     """The training step of `train.py` on one batch of random tokens: bf16 autocast, clipping, fused AdamW."""
     if compiled and device.type == "cpu":
         from torch._inductor import config
 
-        config.cpp.enable_kernel_profile = True  # a GPU's kernels are seen by the profiler without this
+        config.cpp.enable_kernel_profile = True  # the profiler sees a GPU's kernels without it
     scheme = Rotary(shape.width // shape.heads)
     model = Transformer(shape.vocab_size, shape.context, shape.layers, shape.width, shape.heads, scheme).to(device)
     windows = torch.randint(shape.vocab_size, (shape.batch_size, shape.context + 1), device=device)
@@ -98,32 +90,31 @@ def real_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
 
 
 def profiled(step: Step, shape: Shape, device: torch.device, steps: int) -> dict[Part, float]:
-    """Seconds a step of each part, the median over steps."""
+    """Seconds per step of each part, median over steps."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities, record_shapes=True) as profiler:
         for _ in range(steps):
             step()
-        wait_for(device)
     sums = [dict(part_sums(list(events), shape, device)) for events in by_step(profiler.events(), steps)]
     seen = sorted({part for one in sums for part in one})
     return {part: statistics.median(one.get(part, 0.0) for one in sums) for part in seen}
 
 
 def by_step(events: Any, steps: int) -> Iterator[Iterator[tuple[str, Any]]]:
-    """The operations of each step, each with the stage that it was called in."""
+    """The operations of each step, with the stage that called them."""
     called = [event for event in events if event.device_type == torch.autograd.DeviceType.CPU]
     marks = sorted((event.time_range.start, event.name) for event in called if event.name in PHASES)
     starts = [start for start, _ in marks]
     inside: dict[int, list[tuple[str, Any]]] = defaultdict(list)
     for event in called:
-        place = bisect_right(starts, event.time_range.start) - 1
-        if place >= 0:
-            inside[place // len(PHASES)].append((marks[place][1], event))
+        index = bisect_right(starts, event.time_range.start) - 1
+        if index >= 0:
+            inside[index // len(PHASES)].append((marks[index][1], event))
     return (iter(inside[index]) for index in range(steps))
 
 
 def part_sums(events: Sequence[tuple[str, Any]], shape: Shape, device: torch.device) -> Mapping[Part, float]:
-    """Seconds of each part: of the kernels that its operations launched, or on a CPU of the operations themselves."""
+    """Seconds of each part, from the kernels that operations launched, or on a CPU from the operations themselves."""
     matmuls = matmuls_by_shape(shape)
     sums: dict[Part, float] = defaultdict(float)
     for stage, event in events:
@@ -139,8 +130,8 @@ def part_sums(events: Sequence[tuple[str, Any]], shape: Shape, device: torch.dev
 def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str], Part]) -> Part:
     """The part of a kernel.
 
-    By the stage in which it was launched; its own name, if the compiler gave it; the shapes and the name of the
-    operation that launched it, or of the one that called that.
+    By the stage that launched it; its own name, if the compiler chose it; and the shapes and names of the operation
+    that launched it and of its callers.
     """
     if stage in ("clip", "update"):
         return {"clip": "gradient clipping", "update": "AdamW"}[stage], "update"
@@ -156,7 +147,7 @@ def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str
 
 
 def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], Part]:
-    """Which matrix product it is, by the stage in which it is made and the shapes of both sides."""
+    """The part of each matrix product, by its stage and the shapes of its operands."""
     width = shape.width
     sizes = {
         "query, key, value matmul": (width, 3 * width),
@@ -169,8 +160,8 @@ def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], Part]:
         found |= products(name, "backward", shape.tokens, inputs, outputs)
     if shape.vocab_size < LARGE_VOCAB:
         return found | products(HEAD, "backward", shape.tokens, width, shape.vocab_size)
-    # A large vocabulary's logits come in chunks, whose gradient is made while they are at hand: in the forward, as the
-    # whole of the cross-entropy.
+    # The logits of a large vocabulary are chunked, and each chunk's gradient is computed at once: in the forward, as is
+    # all of the cross-entropy.
     columns = -(-shape.vocab_size // ALIGNMENT) * ALIGNMENT
     for rows in {min(CHUNK, shape.tokens), shape.tokens % CHUNK} - {0}:
         found |= products(HEAD, "forward", rows, width, columns)
@@ -178,7 +169,7 @@ def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], Part]:
 
 
 def products(name: str, gradient: str, rows: int, inputs: int, outputs: int) -> dict[tuple[str, str], Part]:
-    """The three products of a projection of `rows` tokens, with the stage in which its gradient is made."""
+    """The three products of a projection of `rows` tokens; `gradient` is the stage that computes its gradients."""
     return {
         ("forward", str([[rows, inputs], [inputs, outputs]])): (name, "forward"),
         (gradient, str([[rows, outputs], [outputs, inputs]])): (name, "backward"),

@@ -1,57 +1,56 @@
-"""Training tokens/s of posenc (pos=rope) and of its peers, in one process: `python benchmarks/peers.py`.
+"""Training throughput of posenc (pos=rope) and other implementations, in one process: `python benchmarks/peers.py`.
 
-All contenders train on the same batch, in the same precision, with the same loss over the same positions, our AdamW
-(fused; weight decay on matrices only) and gradients clipped to a norm of 1. They take turns, and each figure is the
-median over the turns. benchmarks/contenders.py says how each is built, and how it differs from ours. "ours over it"
-compares a peer with the one of our models that computes the same.
+All train on the same batch, in the same precision, with the same loss over the same positions, our AdamW (fused; weight
+decay on matrices only) and gradients clipped to a norm of 1. They run in interleaved rounds, and figures are medians
+over rounds. benchmarks/implementations.py states how each is built and how it differs from ours. "our speed-up"
+compares an implementation with the one of our models that has the same architecture.
 """
 
 import argparse
 import gc
-import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import contenders
+import implementations
 import torch
-import turns
 import yaml
-from contenders import Contender, Shape
+from implementations import Implementation, Shape
+from options import Parser, positive
+from output import command, environment, table, today, with_version, write
+from timing import ratios, spread, time_interleaved
 from torch import Tensor, nn
 
+from posenc.config.files import CONF
 from posenc.errors import first_line
 from posenc.objectives.objective import Causal, Masked, Objective
-from posenc.training import environment
 from posenc.training.efficiency import DENSE_BF16
+from posenc.training.environment import hardware
 from posenc.training.optim import AdamW
 from posenc.training.step import TrainingStep
 
-MODELS = Path(__file__).parent.parent / "conf" / "model"
-VOCABULARY = {"tiny": 256, "small": 256, "base": 50_257}
-"""Tokens that the tokenizer has: bytes, or GPT-2's."""
+VOCAB_SIZES = {"tiny": 256, "small": 256, "base": 50_257}
+"""Tokens of the tokenizer: bytes, or GPT-2's."""
 
-ENTRANTS = {"causal": contenders.CAUSAL, "masked": contenders.MASKED}
+IMPLEMENTATIONS = {"causal": implementations.CAUSAL, "masked": implementations.MASKED}
 
 PADDING = 64
-"""The vocabulary of every model is a multiple of it."""
+"""Every model's vocabulary is padded to a multiple of it."""
 
 WARM_UP = 3
-"""Steps of a contender before it is measured: the compiler and the allocator settle."""
+"""Steps before the measurement, for the compiler and the allocator."""
 
 Row = dict[str, Any]
-"""A contender's figures."""
+"""The results of an implementation."""
 
 
-class WithLoss(nn.Module):
-    """A model and the loss of its predictions in one module, so that a compiler sees both."""
+class ModelWithLoss(nn.Module):
+    """A model and its loss in one module, so that they are compiled together."""
 
-    def __init__(self, contender: Contender, shape: Shape, precision: str) -> None:
+    def __init__(self, implementation: Implementation, shape: Shape, precision: str) -> None:
         super().__init__()
-        self.model, self.loss, self.autocast = contender.build(shape), contender.loss, precision == "bf16"
+        self.model, self.loss, self.autocast = implementation.build(shape), implementation.loss, precision == "bf16"
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """(B, T) each -> mean nats per predicted token."""
@@ -59,148 +58,129 @@ class WithLoss(nn.Module):
             return self.loss(self.model, inputs, targets)
 
 
-class PeakMemory:
-    """The bytes of tensors on a GPU, at their most, beyond those that were there before: those of one contender."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        gc.collect()
-        if device.type == "cuda":
-            torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)  # has the library take its workspace
-            self.before = torch.cuda.memory_allocated(device)
-
-    def begin(self) -> None:
-        """Forget what was taken until now, as for compiling."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-
-    def read(self) -> int | None:
-        """None where there is no CUDA."""
-        if self.device.type != "cuda":
-            return None
-        turns.wait_for(self.device)
-        return torch.cuda.max_memory_allocated(self.device) - self.before
-
-
 class Training:
-    """A contender that is trained on one batch over and over.
+    """Trains an implementation on one batch, repeatedly.
 
     Args:
-        contender, shape: what is built.
+        implementation, shape: what is built.
         batch: inputs and targets, (B, T) each, on the device.
         precision: bf16 or fp32.
-        compiler: a mode of torch.compile, or None to do without.
+        compiler: a mode of torch.compile; None for eager.
 
     Attributes:
-        memory: the most bytes that its tensors took of the GPU, after the first step; None elsewhere.
-        losses: of the steps of the warm-up.
+        memory: peak bytes of its own tensors on the GPU, after the first step; None on the CPU.
+        losses: of the warm-up steps.
     """
 
     def __init__(
-        self, contender: Contender, shape: Shape, batch: tuple[Tensor, Tensor], precision: str, compiler: str | None
+        self,
+        implementation: Implementation,
+        shape: Shape,
+        batch: tuple[Tensor, Tensor],
+        precision: str,
+        compiler: str | None,
     ) -> None:
-        memory = PeakMemory(batch[0].device)
+        device = batch[0].device
+        gc.collect()
+        torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)  # cuBLAS allocates its workspace
+        before = torch.cuda.memory_allocated()
         torch.manual_seed(0)
-        self.contender, self.batch = contender, batch
-        self.objective = WithLoss(contender, shape, precision).to(batch[0].device).train()
+        self.implementation, self.batch = implementation, batch
+        self.module = ModelWithLoss(implementation, shape, precision).to(device).train()
         if compiler is not None:
-            self.objective.compile(mode=compiler)
-        self.update = TrainingStep(self.objective, self.objective, AdamW(lr=1e-3))
+            self.module.compile(mode=compiler)
+        self.training_step = TrainingStep(self.module, self.module, AdamW(lr=1e-3))
         self.losses = [self.step().item()]
-        memory.begin()
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         self.losses += [self.step().item() for _ in range(WARM_UP - 1)]
-        self.memory = memory.read()
+        self.memory = torch.cuda.max_memory_allocated() - before or None  # 0 on the CPU
 
     def step(self) -> Tensor:
         """One update; the loss before it, ()."""
         torch.compiler.cudagraph_mark_step_begin()
-        return self.update(*self.batch)
+        return self.training_step(*self.batch)
 
-    def steps(self, count: int) -> None:
-        """Updates."""
-        for _ in range(count):
-            self.step()
+    def parameters(self, min_ndim: int = 0) -> int:
+        """Trained parameters, in tensors of at least so many dimensions; a tied matrix counts once."""
+        trained = [weight for weight in self.module.parameters() if weight.requires_grad]
+        return sum(weight.numel() for weight in trained if weight.ndim >= min_ndim)
 
-    def parameters(self, least_dimensions: int = 0) -> int:
-        """How many numbers are trained, in tensors of so many dimensions; a tied matrix counts once."""
-        trained = [weight for weight in self.objective.parameters() if weight.requires_grad]
-        return sum(weight.numel() for weight in trained if weight.ndim >= least_dimensions)
+    def flops_per_token(self, shape: Shape) -> int:
+        """Of forward and backward: 6 per matrix weight, 12 L D T for attention (Chowdhery et al. 2022, appendix B).
 
-    def flops_a_token(self, shape: Shape) -> int:
-        """Of forward and backward: 6 a weight of a matrix, 12 L D T for attention (Chowdhery et al. 2022, appendix B).
-
-        The output's matrix counts and, tied to it, the embedding does not. Attention counts in full, as is usual,
-        also where half of it is masked.
+        The output matrix counts; the embedding tied to it does not. As is usual, attention counts in full even where
+        half of it is masked.
         """
-        return 6 * self.parameters(least_dimensions=2) + 12 * shape.layers * shape.width * shape.context
+        return 6 * self.parameters(min_ndim=2) + 12 * shape.layers * shape.width * shape.context
 
 
 def shape_of(given: argparse.Namespace, objective: Objective) -> Shape:
-    """The shape that conf/model has under this name, with a padded vocabulary."""
-    model = yaml.safe_load((MODELS / f"{given.model}.yaml").read_text())
-    vocabulary = -(-objective.vocab_size // PADDING) * PADDING
-    return Shape(vocabulary, given.context, model["layers"], model["width"], model["heads"], objective.causal)
+    """The shape of conf/model/NAME.yaml, with a padded vocabulary."""
+    model = yaml.safe_load((CONF / "model" / f"{given.model}.yaml").read_text())
+    vocab_size = -(-objective.vocab_size // PADDING) * PADDING
+    return Shape(vocab_size, given.context, model["layers"], model["width"], model["heads"], objective.causal)
 
 
-def batch_of(given: argparse.Namespace, objective: Objective, device: torch.device) -> tuple[Tensor, Tensor]:
+def random_batch(given: argparse.Namespace, objective: Objective) -> tuple[Tensor, Tensor]:
     """Random tokens: inputs and targets, (B, T) each."""
     generator = torch.Generator().manual_seed(0)
     size = (given.batch, given.context + objective.lookahead)
-    window = torch.randint(VOCABULARY[given.model], size, generator=generator)
-    inputs, targets = objective.inputs_and_targets(
-        window, torch.rand(*size, objective.noise_per_token, generator=generator)
-    )
-    return inputs.contiguous().to(device), targets.contiguous().to(device)
+    window = torch.randint(VOCAB_SIZES[given.model], size, generator=generator)
+    noise = torch.rand(*size, objective.noise_per_token, generator=generator)
+    inputs, targets = objective.inputs_and_targets(window, noise)
+    return inputs.contiguous().to(given.device), targets.contiguous().to(given.device)
 
 
-def asked_for(names: Sequence[str], entrants: Sequence[Contender]) -> list[Contender]:
-    """The contenders whose names begin so, each with the one of our models beside it."""
-    peers = [one for one in entrants if one.name.lower().startswith(tuple(names))]
-    beside = {one.beside for one in peers} | {"posenc"}
-    return [one for one in entrants if one in peers or one.name in beside]
+def selected(given: argparse.Namespace) -> list[Implementation]:
+    """Those whose names start as --only says, and the models of ours that they are compared with."""
+    every = IMPLEMENTATIONS[given.objective]
+    chosen = [one for one in every if one.name.lower().startswith(tuple(given.only))]
+    references = {one.reference for one in chosen} | {"posenc"}
+    return [one for one in every if one in chosen or one.name in references]
 
 
-def prepared(given: argparse.Namespace, shape: Shape, batch: tuple[Tensor, Tensor]) -> list[Training]:
-    """The contenders that are installed and work here; of the others, a sentence is printed."""
+def prepare(given: argparse.Namespace, shape: Shape, batch: tuple[Tensor, Tensor]) -> list[Training]:
+    """Build and warm up all implementations that work here; prints why others are skipped."""
     ready = []
-    for contender in asked_for(given.only, ENTRANTS[given.objective]):
-        if not contender.installed:
-            print(f"{contender.name} is left out: {contender.package} is not installed", file=sys.stderr)
+    for implementation in selected(given):
+        if not implementation.installed:
+            print(f"{implementation.name} skipped: {implementation.package} is not installed", file=sys.stderr)
             continue
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
-            ready.append(Training(contender, shape, batch, given.precision, given.compile))
-            print(f"{contender.name} is ready after {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+            ready.append(Training(implementation, shape, batch, given.precision, given.compile))
+            print(f"{implementation.name}: ready after {time.perf_counter() - start:.0f} s", file=sys.stderr)
         except Exception as error:
-            if contender.package == "posenc":
+            if implementation.package == "posenc":
                 raise
             reason = f"{type(error).__name__}: {first_line(error)}"
-            print(f"{contender.name} is left out: {reason}", file=sys.stderr)
+            print(f"{implementation.name} skipped: {reason}", file=sys.stderr)
     return ready
 
 
-def measured(given: argparse.Namespace, shape: Shape, device: torch.device, ready: Sequence[Training]) -> list[Row]:
-    """A row a contender: what it is, tokens/s of every round, and how our tokens/s compare."""
+def measure(given: argparse.Namespace, shape: Shape, ready: Sequence[Training]) -> list[Row]:
+    """One row per implementation."""
     tokens = given.steps * given.batch * given.context
-    parts = {one.contender.name: (lambda one=one: one.steps(given.steps)) for one in ready}
-    seconds = turns.in_turns(parts, given.rounds, device)
-    peak = DENSE_BF16.get(environment.hardware(device)) if given.precision == "bf16" else None
+    functions = {one.implementation.name: (lambda one=one: [one.step() for _ in range(given.steps)]) for one in ready}
+    times = time_interleaved(functions, given.rounds)
+    peak = DENSE_BF16.get(hardware(given.device)) if given.precision == "bf16" else None
     rows = []
     for one in ready:
-        taken, ours = seconds[one.contender.name], seconds[one.contender.beside]
-        speed = turns.spread(tokens / value for value in taken)
+        implementation, seconds = one.implementation, times[one.implementation.name]
+        tokens_per_s = spread(tokens / value for value in seconds).median
         rows.append(
             {
-                "contender": one.contender.name,
-                "package": turns.with_version(one.contender.package),
-                "settings": one.contender.settings,
+                "implementation": implementation.name,
+                "package": with_version(implementation.package),
+                "settings": implementation.settings,
                 "parameters": one.parameters(),
-                "seconds": taken,
-                "tokens_per_s": speed.median,
-                "beside": one.contender.beside,
-                "ours_over_it": turns.spread(theirs / own for theirs, own in zip(taken, ours, strict=True)),
+                "seconds": seconds,
+                "tokens_per_s": tokens_per_s,
+                "reference": implementation.reference,
+                "our_speed_up": spread(ratios(seconds, times[implementation.reference])),
                 "memory": one.memory,
-                "mfu": None if peak is None else speed.median * one.flops_a_token(shape) / peak,
+                "mfu": None if peak is None else tokens_per_s * one.flops_per_token(shape) / peak,
                 "losses": one.losses,
             }
         )
@@ -208,86 +188,80 @@ def measured(given: argparse.Namespace, shape: Shape, device: torch.device, read
 
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
-    "contender": lambda row: row["contender"],
+    "implementation": lambda row: row["implementation"],
     "parameters": lambda row: f"{row['parameters']:,}",
     "tokens/s": lambda row: f"{row['tokens_per_s']:,.0f}",
-    "ours over it": lambda row: row["ours_over_it"].text(".2f"),
+    "our speed-up": lambda row: row["our_speed_up"].text(".2f"),
     "loss": lambda row: f"{row['losses'][0]:.2f} to {row['losses'][-1]:.2f}",
     "memory": lambda row: "" if row["memory"] is None else f"{row['memory'] / 2**30:.2f} GiB",
     "MFU": lambda row: "" if row["mfu"] is None else f"{row['mfu']:.1%}",
 }
 
 
-def table(rows: Sequence[Row]) -> str:
-    """A row a contender, without the columns that have nothing in them."""
-    cells = {header: [write(row) for row in rows] for header, write in COLUMNS.items()}
-    told = {header: column for header, column in cells.items() if any(column)}
-    return turns.table(list(told), list(zip(*told.values(), strict=True)))
+def result_table(rows: Sequence[Row]) -> str:
+    """One row per implementation; empty columns are left out."""
+    cells = {header: [text(row) for row in rows] for header, text in COLUMNS.items()}
+    filled = {header: column for header, column in cells.items() if any(column)}
+    return table(list(filled), list(zip(*filled.values(), strict=True)))
 
 
-def page(given: argparse.Namespace, shape: Shape, device: torch.device, rows: Sequence[Row]) -> str:
-    """The result for a reader."""
+def page(given: argparse.Namespace, shape: Shape, rows: Sequence[Row]) -> str:
+    """The results as Markdown."""
     compiled = f"compiled ({given.compile})" if given.compile else "not compiled"
     return "\n".join(
         [
-            f"`python benchmarks/peers.py {shlex.join(sys.argv[1:])}`, {datetime.now(UTC).date()}:",
+            f"`{command()}`, {today()}:",
             "",
-            f"{environment.hardware(device)}, torch {torch.__version__}, {given.precision}, {compiled}.",
+            f"{environment(given.device)}, {given.precision}, {compiled}.",
             f"{given.model}: {shape.layers} layers, width {shape.width}, {shape.heads} heads; vocabulary "
-            f"{shape.vocabulary}, context {shape.context}, batch {given.batch}, {given.objective}; "
+            f"{shape.vocab_size}, context {shape.context}, batch {given.batch}, {given.objective}; "
             f"{given.rounds} rounds of {given.steps} steps.",
             "",
-            table(rows),
+            result_table(rows),
             "",
-            *(f"- {row['contender']}: {row['package']}, {row['settings']}; beside {row['beside']}" for row in rows),
+            *(
+                f"- {row['implementation']}: {row['package']}, {row['settings']}; compared with {row['reference']}"
+                for row in rows
+            ),
         ]
     )
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=VOCABULARY, default="tiny", help="a shape of conf/model")
-    parser.add_argument("--context", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=16, help="windows of text a step")
-    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="bf16 is by autocast")
-    parser.add_argument("--objective", choices=ENTRANTS, default="causal")
-    parser.add_argument("--compile", nargs="?", const="default", help="a mode of torch.compile, for all contenders")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=4, help="of each contender in a round")
-    parser.add_argument("--only", nargs="+", default=[""], type=str.lower, help="peers whose names begin so")
-    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("--out", type=Path, help="a folder for peers.md and peers.json")
+    parser = Parser(__doc__)
+    parser.add_argument("--model", choices=VOCAB_SIZES, default="tiny", help="a shape of conf/model")
+    parser.add_argument("--context", type=positive, default=256)
+    parser.add_argument("--batch", type=positive, default=16, help="sequences per step")
+    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="bf16 uses autocast")
+    parser.add_argument("--objective", choices=IMPLEMENTATIONS, default="causal")
+    parser.add_argument("--compile", nargs="?", const="default", help="a mode of torch.compile, for all")
+    parser.add_argument("--only", nargs="+", default=[""], type=str.lower, help="those whose names start like this")
+    parser.add_device()
+    parser.add_threads()
+    parser.add_rounds(15, steps=4)
+    parser.add_out()
     given = parser.parse_args()
-    for name in ("context", "batch", "threads", "rounds", "steps"):
-        if getattr(given, name) < 1:
-            parser.error(f"--{name} {getattr(given, name)} must be at least 1")
-    names = [one.name for one in ENTRANTS[given.objective]]
+    names = [one.name for one in IMPLEMENTATIONS[given.objective]]
     for only in given.only:
         if not any(name.lower().startswith(only) for name in names):
-            parser.error(f"--only {only} is no contender; there are {'; '.join(names)}")
-    try:
-        given.device = turns.chosen(given.device)
-    except ValueError as error:
-        parser.error(str(error))
+            parser.error(f"--only {only} matches none of {'; '.join(names)}")
     return given
 
 
 def main() -> None:
     given = arguments()
     torch.set_num_threads(given.threads)
-    # One compiled function a contender: past the limit, torch would silently go on without compiling.
+    # One compiled function per implementation: above the limit, torch would silently stop compiling.
     torch._dynamo.config.recompile_limit = 64
-    objective = {"causal": Causal, "masked": Masked}[given.objective](VOCABULARY[given.model])
+    objective = {"causal": Causal, "masked": Masked}[given.objective](VOCAB_SIZES[given.model])
     shape = shape_of(given, objective)
-    ready = prepared(given, shape, batch_of(given, objective, given.device))
-    rows = measured(given, shape, given.device, ready)
-    text = page(given, shape, given.device, rows)
+    rows = measure(given, shape, prepare(given, shape, random_batch(given, objective)))
+    text = page(given, shape, rows)
     print(text)
     if given.out:
-        settings: dict[str, Any] = {name: str(value) for name, value in vars(given).items()}
-        turns.write(given.out, "peers", text, {"settings": settings, "shape": shape._asdict(), "rows": rows})
+        settings = {name: str(value) for name, value in vars(given).items()}
+        write(given.out, "peers", text, {"settings": settings, "shape": shape._asdict(), "rows": rows})
 
 
 if __name__ == "__main__":

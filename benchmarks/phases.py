@@ -1,9 +1,9 @@
-"""Runs train.py and notes when it imported what and when it was in which phase: for `benchmarks/start.py`.
+"""Runs train.py and records the time of its imports and phases: for `benchmarks/start.py`.
 
     python benchmarks/phases.py SPANS.json experiment=kjv_tiny logger=csv ...
 
-SPANS.json holds when it started, and a list of spans: a label, when it began, when it ended (null: it did not), and the
-place in the list of the span that it lies in (null: in none). The clock is time.monotonic, which processes share.
+SPANS.json has the start time and a list of spans: label, start, end (null if it did not end), and the index of the
+enclosing span (null if there is none). The clock is time.monotonic, which processes share.
 """
 
 import atexit
@@ -28,37 +28,36 @@ PHASES = {
     "posenc.tracking.loggers": ("weights_and_biases", "logger"),
     "lightning.pytorch.trainer.trainer": ("Trainer.fit", "set-up of the fit"),
 }
-"""By module: a function, and the phase that a call of it is."""
+"""By module: a function, and the phase that its call is."""
 
 FIRST_STEP = {"posenc.training.module": ("LanguageModel.training_step", "first step")}
-"""Likewise, of a phase that begins with the first call and lasts."""
+"""The same for a phase that starts with the first call and does not end."""
 
-
-APART = ("torch._dynamo",)
-"""Packages inside a package that count on their own."""
+SUBPACKAGES = ("torch._dynamo",)
+"""Packages within a package that are counted separately."""
 
 
 class Spans:
-    """What happened when, one thing inside another."""
+    """A trace of nested spans."""
 
     def __init__(self) -> None:
         self.all: list[list[Any]] = []
-        self.inside: list[int] = []
+        self.open: list[int] = []
 
-    def begin(self, label: str) -> int:
-        place = len(self.all)
-        self.all.append([label, time.monotonic(), None, self.inside[-1] if self.inside else None])
-        self.inside.append(place)
-        return place
+    def start(self, label: str) -> int:
+        index = len(self.all)
+        self.all.append([label, time.monotonic(), None, self.open[-1] if self.open else None])
+        self.open.append(index)
+        return index
 
-    def end(self, place: int) -> None:
-        self.all[place][2] = time.monotonic()
-        if place in self.inside:
-            del self.inside[self.inside.index(place) :]
+    def end(self, index: int) -> None:
+        self.all[index][2] = time.monotonic()
+        if index in self.open:
+            del self.open[self.open.index(index) :]
 
 
-class Imports(MetaPathFinder):
-    """Lets the other finders find a module, and times its execution, under the name of its package."""
+class ImportTracer(MetaPathFinder):
+    """Finds modules with the other finders, and times their execution under the name of their package."""
 
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
@@ -69,47 +68,47 @@ class Imports(MetaPathFinder):
         spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None and not isinstance(spec.loader, type):
             execute = spec.loader.exec_module
-            spec.loader.exec_module = functools.partial(self.timed, execute)  # type: ignore[method-assign]
+            spec.loader.exec_module = functools.partial(self.execute, execute)  # type: ignore[method-assign]
         return spec
 
-    def timed(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    def execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
         name = module.__name__
-        inner = (package for package in APART if name == package or name.startswith(f"{package}."))
-        place = self.spans.begin(f"import {next(inner, name.partition('.')[0])}")
+        inner = (package for package in SUBPACKAGES if name == package or name.startswith(f"{package}."))
+        index = self.spans.start(f"import {next(inner, name.partition('.')[0])}")
         try:
             execute(module)
-        finally:  # some try an import and live without it
-            self.spans.end(place)
+        finally:  # an optional import may fail
+            self.spans.end(index)
         if name in PHASES:
-            self.watch(module, *PHASES[name], lasts=False)
+            self.trace(module, *PHASES[name], ends=True)
         if name in FIRST_STEP:
-            self.watch(module, *FIRST_STEP[name], lasts=True)
+            self.trace(module, *FIRST_STEP[name], ends=False)
 
-    def watch(self, module: ModuleType, path: str, phase: str, lasts: bool) -> None:
-        """Put a function that notes its calls in the place of one."""
+    def trace(self, module: ModuleType, path: str, phase: str, ends: bool) -> None:
+        """Replace a function by one that records its calls."""
         *owner_names, name = path.split(".")
         owner: Any = functools.reduce(getattr, owner_names, module)
         function = getattr(owner, name)
 
         @functools.wraps(function)
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            if lasts and any(span[0] == phase for span in self.spans.all):
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            if not ends and any(span[0] == phase for span in self.spans.all):
                 return function(*args, **kwargs)
-            place = self.spans.begin(phase)
+            index = self.spans.start(phase)
             try:
                 return function(*args, **kwargs)
             finally:
-                if not lasts:
-                    self.spans.end(place)
+                if ends:
+                    self.spans.end(index)
 
-        setattr(owner, name, noted)
+        setattr(owner, name, traced)
 
 
 def main() -> None:
     file, program = Path(sys.argv[1]), Path(__file__).parent.parent / "train.py"
     spans = Spans()
     atexit.register(lambda: file.write_text(json.dumps({"started": STARTED, "spans": spans.all})))
-    sys.meta_path.insert(0, Imports(spans))
+    sys.meta_path.insert(0, ImportTracer(spans))
     sys.argv = [str(program), *sys.argv[2:]]
     sys.path[0] = str(program.parent)
     runpy.run_path(str(program), run_name="__main__")

@@ -1,6 +1,7 @@
-"""The rotations that benchmarks/rotary.py compares, and the exact one that each of them must be."""
+"""The rotary implementations that benchmarks/rotary.py compares, and a float64 reference."""
 
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ Rotate = Callable[[Tensor, Tensor], Pair]
 
 BASE = 10_000.0
 TOLERANCE = 0.01
-"""Of the check in float32. Angles in float32 are off by up to 6e-8 T, which moves channels of size 5 by 3e-7 T."""
+"""Largest error in fp32. Angles in fp32 are off by up to 6e-8 T, which changes channels of size 5 by 3e-7 T."""
 
 
 class Size(NamedTuple):
@@ -30,55 +31,57 @@ class Size(NamedTuple):
     head_dim: int
 
     @classmethod
-    def read(cls, text: str) -> "Size":
-        """From BxHxTxDh.
+    def parse(cls, text: str) -> "Size":
+        """Parse BxHxTxDh.
 
         Raises:
-            ValueError: if it is not four positive numbers, the last of them even.
+            ArgumentTypeError: if it is not four positive integers, the last one even.
         """
         numbers = [int(number) for number in text.split("x") if number.isdecimal()]
         if text.count("x") != 3 or len(numbers) != 4 or min(numbers) < 1 or numbers[3] % 2:
-            raise ValueError(f"{text} must be like 16x4x256x32, with an even head dimension")
+            raise ArgumentTypeError(f"{text} must be like 16x4x256x32, with an even head dimension")
         return cls(*numbers)
 
     def text(self) -> str:
         return "x".join(map(str, self))
 
-    def moved(self, dtype: torch.dtype) -> int:
-        """Bytes: q and k, read and written, forward and backward."""
+    def bytes_moved(self, dtype: torch.dtype) -> int:
+        """q and k, read and written, forward and backward."""
         return 2 * 2 * 2 * self.batch * self.heads * self.length * self.head_dim * dtype.itemsize
 
 
-def exact(x: Tensor, layout: Layout, backward: bool = False) -> Tensor:
-    """x (B, H, T, Dh) turned as RoFormer's equation 34 says, in float64 and complex numbers; backward turns back."""
+def reference(x: Tensor, layout: Layout, backward: bool = False) -> Tensor:
+    """RoFormer's equation 34 on x (B, H, T, Dh), with complex numbers in float64; backward is the inverse rotation."""
     length, head_dim = x.shape[-2:]
     theta = BASE ** (-torch.arange(0, head_dim, 2, dtype=torch.float64, device=x.device) / head_dim)
     angle = torch.arange(length, dtype=torch.float64, device=x.device)[:, None] * theta
-    turn = torch.polar(torch.ones_like(angle), -angle if backward else angle)
-    planes = torch.complex(*LAYOUTS[layout].split(x.double())) * turn
+    rotation = torch.polar(torch.ones_like(angle), -angle if backward else angle)
+    planes = torch.complex(*LAYOUTS[layout].split(x.double())) * rotation
     return LAYOUTS[layout].join(planes.real, planes.imag)
 
 
-class Contender(NamedTuple):
-    """A way to turn q and k.
+class Implementation(NamedTuple):
+    """A rotary implementation.
 
     Attributes:
         name: in the table.
-        module: what must be importable.
-        package: what it is called in the package index, for its version.
-        layout: which channels form a plane.
-        devices: where it runs.
-        compiles: whether torch.compile has something to do.
-        build: q (B, H, T, Dh), for its size, type and device -> the rotation.
+        package: its name in the package index.
+        layout: of the channel pairs.
+        build: q (B, H, T, Dh), for its shape, dtype and device -> the rotation.
+        devices: that it supports.
+        compiles: whether torch.compile can optimise it.
     """
 
     name: str
-    module: str
     package: str
     layout: Layout
-    devices: Sequence[str]
-    compiles: bool
     build: Callable[[Tensor], Rotate]
+    devices: Sequence[str] = ("cpu", "cuda")
+    compiles: bool = True
+
+    @property
+    def installed(self) -> bool:
+        return find_spec(self.package.replace("-", "_")) is not None
 
 
 def ours(q: Tensor, layout: Layout) -> Rotate:
@@ -89,7 +92,7 @@ def ours(q: Tensor, layout: Layout) -> Rotate:
 
 
 def rotary_embedding_torch(q: Tensor) -> Rotate:
-    """Its module, which keeps the angles after the first call."""
+    """Its module, which caches the angles after the first call."""
     from rotary_embedding_torch import RotaryEmbedding
 
     module = RotaryEmbedding(q.shape[-1], theta=BASE, cache_max_seq_len=q.shape[-2]).to(q.device)
@@ -97,7 +100,7 @@ def rotary_embedding_torch(q: Tensor) -> Rotate:
 
 
 def _llama_table(q: Tensor) -> Pair:
-    """cos and sin of transformers' Llama, (1, T, Dh), in the type of q, as in a model with weights of that type."""
+    """cos and sin of transformers' Llama, (1, T, Dh), in the dtype of q, as in a model with such weights."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -108,7 +111,7 @@ def _llama_table(q: Tensor) -> Pair:
 
 
 def transformers(q: Tensor) -> Rotate:
-    """Llama's function, with its table made before."""
+    """Llama's function, with a precomputed table."""
     from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
     cos, sin = _llama_table(q)
@@ -116,88 +119,81 @@ def transformers(q: Tensor) -> Rotate:
 
 
 def liger(q: Tensor) -> Rotate:
-    """liger-kernel's, with the same table. It turns q and k, and their gradients, in place."""
+    """liger-kernel's, with the same table. It rotates q and k, and their gradients, in place."""
     from liger_kernel.transformers.rope import liger_rotary_pos_emb
 
     cos, sin = _llama_table(q)
     return lambda q, k: liger_rotary_pos_emb(q, k, cos, sin)
 
 
-ANYWHERE = ("cpu", "cuda")
-CONTENDERS = [
-    *(
-        Contender(f"posenc, {layout}", "posenc", "posenc", layout, ANYWHERE, True, partial(ours, layout=layout))
-        for layout in LAYOUTS
-    ),
-    Contender(
-        "rotary-embedding-torch",
-        "rotary_embedding_torch",
-        "rotary-embedding-torch",
-        "interleaved",
-        ANYWHERE,
-        True,
-        rotary_embedding_torch,
-    ),
-    Contender("transformers (Llama)", "transformers", "transformers", "half", ANYWHERE, True, transformers),
-    Contender("liger-kernel", "liger_kernel", "liger-kernel", "half", ("cuda",), False, liger),
+IMPLEMENTATIONS = [
+    *(Implementation(f"posenc, {layout}", "posenc", layout, partial(ours, layout=layout)) for layout in LAYOUTS),
+    Implementation("rotary-embedding-torch", "rotary-embedding-torch", "interleaved", rotary_embedding_torch),
+    Implementation("transformers (Llama)", "transformers", "half", transformers),
+    Implementation("liger-kernel", "liger-kernel", "half", liger, devices=("cuda",), compiles=False),
 ]
 
 
 def vectors(size: Size, dtype: torch.dtype, device: torch.device, seed: int) -> Pair:
-    """Two normal (B, H, T, Dh) that lie as (B, T, H, Dh)."""
+    """Two normal tensors (B, H, T, Dh), laid out in memory as (B, T, H, Dh)."""
     generator = torch.Generator(device).manual_seed(seed)
     shape = (2, size.batch, size.length, size.heads, size.head_dim)
     first, second = torch.randn(shape, generator=generator, device=device).to(dtype).transpose(2, 3)
     return first, second
 
 
+def _references(layout: Layout, q: Tensor, k: Tensor, gradients: Pair) -> list[Tensor]:
+    return [reference(x, layout) for x in (q, k)] + [reference(x, layout, backward=True) for x in gradients]
+
+
 def largest_error(rotate: Rotate, layout: Layout, q: Tensor, k: Tensor, gradients: Pair) -> float:
-    """Of any channel of q, k and their gradients against float64."""
+    """Over all channels of q, k and their gradients, against float64."""
     arguments = [x.clone().requires_grad_() for x in (q, k)]
-    turned = rotate(*arguments)
-    wanted = [exact(x, layout) for x in (q, k)] + [exact(x, layout, backward=True) for x in gradients]
-    back = torch.autograd.grad(turned, arguments, [x.clone() for x in gradients])
-    return max((got.double() - true).abs().max().item() for got, true in zip([*turned, *back], wanted, strict=True))
+    rotated = rotate(*arguments)
+    expected = _references(layout, q, k, gradients)
+    back = torch.autograd.grad(rotated, arguments, [x.clone() for x in gradients])
+    return max((got.double() - true).abs().max().item() for got, true in zip([*rotated, *back], expected, strict=True))
 
 
 def rounding_error(q: Tensor, k: Tensor, gradients: Pair) -> float:
-    """What `largest_error` cannot go below: the exact result in the type of q."""
-    layout: Layout = "half"  # rounding does not know the order of the channels
-    every = [exact(x, layout) for x in (q, k)] + [exact(x, layout, backward=True) for x in gradients]
+    """Lower bound of `largest_error`: that of the float64 result rounded to the dtype of q, in any layout."""
+    every = _references("half", q, k, gradients)
     return max((true.to(q.dtype).double() - true).abs().max().item() for true in every)
 
 
-def usable(device: torch.device, compiled: bool) -> list[Contender]:
-    """The contenders that work here; of the others, a sentence is printed."""
-    able = []
-    for contender in CONTENDERS:
-        fault = fault_of(contender, device, compiled)
-        if fault is None:
-            able.append(contender)
+def available(device: torch.device, compiled: bool) -> list[Implementation]:
+    """The implementations that work here; prints why others are skipped."""
+    working = []
+    for implementation in IMPLEMENTATIONS:
+        reason = reason_to_skip(implementation, device, compiled)
+        if reason is None:
+            working.append(implementation)
         else:
-            print(f"{contender.name} is left out: {fault}", file=sys.stderr)
-    return able
+            print(f"{implementation.name} skipped: {reason}", file=sys.stderr)
+    return working
 
 
-def fault_of(contender: Contender, device: torch.device, compiled: bool) -> str | None:
-    """Why a contender cannot be compared, or None if it can."""
-    if device.type not in contender.devices:
-        return f"it does not run on {device.type}"
-    if find_spec(contender.module) is None:
-        return f"{contender.package} is not installed"
+def reason_to_skip(implementation: Implementation, device: torch.device, compiled: bool) -> str | None:
+    """Why an implementation cannot be compared; None if it can."""
+    if device.type not in implementation.devices:
+        return f"it does not support {device.type}"
+    if not implementation.installed:
+        return f"{implementation.package} is not installed"
     try:
-        error = max(alike(contender, device, through) for through in {False, compiled and contender.compiles})
-    except Exception as error_of_theirs:
-        return f"{type(error_of_theirs).__name__}: {first_line(error_of_theirs)}"
-    return f"in float32 it is {error:.2g} from the rotation" if error > TOLERANCE else None
+        error = max(
+            fp32_error(implementation, device, through) for through in {False, compiled and implementation.compiles}
+        )
+    except Exception as failure:
+        return f"{type(failure).__name__}: {first_line(failure)}"
+    return f"its error in fp32 is {error:.2g}" if error > TOLERANCE else None
 
 
-def alike(contender: Contender, device: torch.device, compiled: bool) -> float:
-    """Its largest error in float32, at a small size."""
+def fp32_error(implementation: Implementation, device: torch.device, compiled: bool) -> float:
+    """Largest error in fp32 at a small size."""
     size = Size(2, 4, 512, 64)
     q, k = vectors(size, torch.float32, device, seed=0)
     gradients = vectors(size, torch.float32, device, seed=1)
-    rotate = contender.build(q)
+    rotate = implementation.build(q)
     if compiled:
         rotate = torch.compile(rotate, dynamic=False)
-    return largest_error(rotate, contender.layout, q, k, gradients)
+    return largest_error(rotate, implementation.layout, q, k, gradients)

@@ -1,12 +1,10 @@
-"""What a sweep gains from training several runs at a time on one device: `python benchmarks/together.py`.
+"""Speed-up of a sweep from training several runs in parallel on one device: `python benchmarks/together.py`.
 
-The same sweep through the real command line, one run after the other and several at a time (processes that share the
-device), each in a fresh folder; then how many of their curves are those of the runs alone, digit for digit. On a CPU,
-at as many threads, all are. On a GPU atomic additions come in any order, beside another process or not: there it is
-counted, and nothing is promised.
+The same sweep is run through the command line, sequentially and with several processes that share the device, each time
+in a fresh folder. Then the curves are compared with those of sequential runs. On a CPU, with the same number of
+threads, all are bitwise equal. On a GPU atomic additions run in any order, so equality is counted but not promised.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -14,54 +12,58 @@ import tempfile
 import time
 from pathlib import Path
 
+from options import Parser
+from output import table
+
+from posenc.storage.csv_files import read_csv
+
 ROOT = Path(__file__).parent.parent
-AT_A_TIME = ["hydra/launcher=joblib"]
 
 
-def seconds(arguments: list[str], environment: dict[str, str] | None = None) -> float:
-    """How long a train.py takes, start to end."""
-    begun = time.perf_counter()
+def train(arguments: list[str], environment: dict[str, str] | None = None) -> float:
+    """Run train.py; wall-clock seconds."""
+    start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "train.py", "logger=csv", "name=together", *arguments],
+        [sys.executable, "train.py", "-m", "logger=csv", "name=together", *arguments],
         cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
     )  # fmt: skip
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
-def losses(folder: Path) -> dict[str, list[str]]:
-    """Of each run, under its scheme and seed, the losses in its metrics.csv as they are written there."""
-    files = sorted(folder.glob("*/*/metrics.csv"))
-    rows = {file: [line.split(",") for line in file.read_text().splitlines()] for file in files}
-    named = {f"{file.parts[-3]} {file.parts[-2]}": table for file, table in rows.items()}
-    return {name: [row[column] for row in table[1:] for column in (3, 4)] for name, table in named.items()}
+def losses(runs: Path) -> dict[str, list[tuple[str, str]]]:
+    """Training and validation losses of each run, as written in its metrics.csv, by scheme and seed."""
+    files = sorted((runs / "together").glob("*/*/metrics.csv"))
+    return {
+        "/".join(file.parts[-3:-1]): [(row["train_loss"], row["val_loss"]) for row in read_csv(file)] for file in files
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("overrides", nargs="*", help="the sweep, as for train.py -m: model=tiny seed=0,1")
-    parser.add_argument("--at-a-time", default="2", help="how many: 2,4,8")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser = Parser(__doc__)
+    parser.add_overrides("the sweep, as for train.py -m: model=tiny seed=0,1")
+    parser.add_argument("--at-a-time", default="2", help="numbers of parallel runs: 2,4,8")
+    parser.add_rounds(1)
     given = parser.parse_args()
     sweep = given.overrides or ["pos=sinusoidal,rope", "seed=0,1", "steps=60"]
     counts = [int(count) for count in given.at_a_time.split(",")]
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as folder:
         times: dict[int, list[float]] = {count: [] for count in (1, *counts)}
-        for turn in range(given.rounds):
-            for count, measured in times.items():
-                launcher = [*AT_A_TIME, f"hydra.launcher.n_jobs={count}"] if count > 1 else []
-                measured.append(seconds(["-m", *sweep, *launcher, f"runs={temporary}/{turn}-{count}"]))
-        print("| runs at a time | seconds for the sweep | times faster |\n|---|---|---|")
-        alone = min(times[1])
-        for count, measured in times.items():
-            print(f"| {count} | {min(measured):.1f} | {alone / min(measured):.2f} |")
+        for index in range(given.rounds):
+            for count, seconds in times.items():
+                launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={count}"] if count > 1 else []
+                seconds.append(train([*sweep, *launcher, f"runs={folder}/{index}-{count}"]))
+        fastest = {count: min(seconds) for count, seconds in times.items()}
+        rows = [[str(count), f"{best:.1f}", f"{fastest[1] / best:.2f}"] for count, best in fastest.items()]
+        print(table(["parallel runs", "seconds per sweep", "speed-up"], rows))
+        sequential = {os.environ.get("OMP_NUM_THREADS"): Path(folder, "0-1")}
         for count in counts:
-            threads = max(1, (os.cpu_count() or 1) // count)
-            one_by_one = f"{temporary}/alone-{threads}"
-            if not Path(one_by_one).exists():
-                seconds(["-m", *sweep, f"runs={one_by_one}"], {"OMP_NUM_THREADS": str(threads)})
-            beside, by_itself = (losses(Path(runs) / "together") for runs in (f"{temporary}/0-{count}", one_by_one))
-            same = sum(beside[run] == by_itself[run] for run in by_itself)
-            print(f"\n{count} at a time: {same} of {len(by_itself)} curves are those of the run alone, digit for digit")
+            threads = str(max(1, (os.cpu_count() or 1) // count))
+            if threads not in sequential:
+                sequential[threads] = Path(folder, f"sequential-{threads}")
+                train([*sweep, f"runs={sequential[threads]}"], {"OMP_NUM_THREADS": threads})
+            parallel, alone = losses(Path(folder, f"0-{count}")), losses(sequential[threads])
+            equal = sum(parallel[run] == alone[run] for run in alone)
+            print(f"\n{count} in parallel: {equal} of {len(alone)} curves bitwise equal to sequential runs'")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 A toy run takes a second, and the imports before it take eight. A copy is a process of its own: it has its own id,
 environment, folder and signals, it can be killed, and it ends as any Python does. Nothing of the project is imported
-before it is made, but for Hydra's plugins. What torch or Python reads at its start (TORCH_LOGS, a sitecustomize.py)
-needs a fresh one, as do limits, and tests that read a pipe while the program writes.
+before it is made, but for Hydra's plugins and what a test asks for. What torch or Python reads at its start (TORCH_LOGS
+or a sitecustomize.py) needs a fresh one, as do limits, and tests that read a pipe while the program writes.
 """
 
 import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -88,13 +89,14 @@ class Warm:
 
     Args:
         before: a command that starts it, such as setpriv.
+        modules: imported beside what every run imports.
     """
 
-    def __init__(self, *before: str) -> None:
+    def __init__(self, *before: str, modules: Sequence[str] = ()) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [*before, sys.executable, __file__, str(theirs.fileno())],
+                [*before, sys.executable, __file__, str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -127,7 +129,7 @@ def python() -> Warm:
     return warm
 
 
-def _preload() -> None:
+def _preload(modules: Sequence[str]) -> None:
     """Import what a run or a report does, and have Hydra look for its plugins and learn its grammar."""
     import torch._dynamo
     import torch.distributed.tensor  # noqa: F401
@@ -135,6 +137,8 @@ def _preload() -> None:
 
     with initialize_config_dir(str(Path(__file__).parents[1] / "conf"), version_base="1.3"):
         compose("config", ["optim.lr=1e-3", "++name=a", "pos=none"], return_hydra_config=True)
+    for module in modules:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
 
@@ -213,7 +217,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str]) -> N
 if __name__ == "__main__":
     CODES: list[int] = []
     atexit.register(_end_without_teardown, CODES)  # the first that is registered is the last that is called
-    _preload()
+    _preload(sys.argv[2:])
     # Where the tests run in the background of a shell, SIGINT is ignored, and processes inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     command = _copies(socket.socket(fileno=int(sys.argv[1])))

@@ -1,15 +1,18 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from posenc.analysis.claim_map import advantage, tokens_to, trend
+from posenc.analysis.claim_map import advantage, off_plateau, tokens_to, trend
 from posenc.analysis.results import Result, pooled_sd, read_results, rows, seeds_needed
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 
 UNIT = 1_228_800
 FASTER = {"rope": 1.6, "sinusoidal": 1.0}
+SLOW = ("sinusoidal", 2, 4 * UNIT)
+"""A run that is made to end above the loss that RoPE has after one unit."""
 
 
 def result(pos, tokens, seed=0, loss=None, **other):
@@ -24,9 +27,7 @@ def backbone(seeds=3, budgets=(1, 2, 4, 8, 16)):
 
 
 def slope(points) -> Any:
-    found = trend(points)
-    assert found is not None
-    return found.slope
+    return trend(points)
 
 
 def test_a_constant_advantage_in_tokens_is_found_at_every_budget():
@@ -34,8 +35,7 @@ def test_a_constant_advantage_in_tokens_is_found_at_every_budget():
     assert first.advantage.value == math.inf  # RoPE has that loss before its own smallest budget
     for point in points:
         assert point.advantage.value == pytest.approx(1.6)
-        assert point.gap is not None
-        assert point.gap.value == pytest.approx(0.2 * math.log2(1.6))
+        assert point.gap == pytest.approx(0.2 * math.log2(1.6))
     assert slope(points).value == pytest.approx(0, abs=1e-9)
 
 
@@ -47,10 +47,32 @@ def test_an_advantage_that_shrinks_has_a_negative_slope():
     assert slope(points).high < 0
 
 
+def test_a_budget_at_which_one_seed_has_no_ratio_is_no_part_of_the_trend():
+    runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
+    points = advantage(runs, "rope", "sinusoidal")
+    assert points[2].by_seed[2] == math.inf
+    assert trend(points) == trend([point for point in points if point.tokens != SLOW[2]])
+    assert slope(points).seeds == 3
+
+
+def test_two_budgets_are_no_trend():
+    assert trend(advantage(backbone(budgets=(1, 2, 4, 8)), "rope", "sinusoidal")) is not None
+    assert trend(advantage(backbone(budgets=(1, 2, 4)), "rope", "sinusoidal")) is None
+
+
+def test_a_gap_is_that_of_the_seeds_that_both_arms_have_at_a_budget():
+    runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
+    runs = [run for run in runs if (run.pos, run.seed, run.tokens) != ("rope", *SLOW[1:])]
+    point = advantage(runs, "rope", "sinusoidal")[2]
+    assert point.losses.keys() == {0, 1, 2}
+    assert point.own.keys() == {0, 1}
+    assert point.gap == pytest.approx(0.2 * math.log2(1.6))
+
+
 def test_a_loss_outside_the_budgets_of_an_arm_is_no_number():
     assert tokens_to({100: 2.0, 200: 1.5}, 2.5) == 0
     assert tokens_to({100: 2.0, 200: 1.5}, 1.0) == math.inf
-    assert tokens_to({100: 2.0, 200: 1.5}, 2.0) == 100
+    assert tokens_to({100: 2.0, 200: 1.5}, 2.0) == pytest.approx(100)
     assert tokens_to({100: 2.0, 400: 1.0}, 1.5) == pytest.approx(200)
 
 
@@ -69,6 +91,12 @@ def test_two_seeds_give_figures_and_no_interval():
 def test_a_baseline_on_the_plateau_of_the_bigram_model_is_marked():
     points = advantage([result(**vars_of(r), bigram_loss=2.0) for r in backbone()], "rope", "sinusoidal")
     assert [point.plateau for point in points] == [True, True, False, False, False]
+
+
+def test_where_the_bigram_model_is_unknown_nothing_is_on_its_plateau():
+    runs = [replace(run, bigram_loss=math.nan) for run in backbone()]
+    assert not any(point.plateau for point in advantage(runs, "rope", "sinusoidal"))
+    assert off_plateau(runs) == runs
 
 
 def vars_of(run):

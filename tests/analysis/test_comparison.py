@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from posenc.analysis.comparison import compare
@@ -178,6 +179,16 @@ def test_a_verdict_about_a_loss_never_reached_says_where_the_number_is_taken():
     (panel,) = panels(pair(pace=0.5))
     assert "rope is slower: it never reaches it; to 2." in sentences.verdict(panel)
     assert "times the steps" in sentences.verdict(panel)
+
+
+def test_a_scheme_that_is_faster_and_ends_higher_is_faster_to_a_loss_that_both_reach():
+    found = pair()
+    for one in (one for one in found.runs if one.scheme == "rope"):
+        one.curve["val_loss"][:] = np.maximum(one.curve["val_loss"], 2.5)
+    comparison = compare(found)
+    assert "rope is faster to 2.500, the lowest that both reach, with 1.97" in sentences.verdict(comparison.panels[0])
+    headline = sentences.headline(comparison)
+    assert headline == "rope needs 1.97 times fewer steps than sinusoidal to their lowest common loss"
 
 
 def test_a_baseline_with_one_value_of_its_own_key_is_in_every_panel_of_it():

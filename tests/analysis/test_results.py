@@ -1,6 +1,12 @@
 """What makes two runs the same row."""
 
-from posenc.analysis.results import BACKBONE, SEARCH, Defaults, key_of
+import math
+from dataclasses import replace
+
+import pytest
+
+from posenc.analysis.results import BACKBONE, SEARCH, Defaults, key_of, result_of
+from tests.analysis.synthetic import run
 
 EXPERIMENT = {"model": "tiny", "model.width": 128, "context": 256, "batch_size": 16, "objective": "causal"}
 DEFAULTS = Defaults(EXPERIMENT, {"pos.base": 10_000, "intervention.strength": 6, "intervention.offsets": [1]})
@@ -21,6 +27,7 @@ def test_own_hyperparameters_have_columns_and_make_no_other_setting():
 
 def test_a_setting_names_what_differs_from_the_experiment_and_from_the_files_of_its_choices():
     assert setting(**{"model.width": 64}) == "model.width=64"
+    assert setting(**{"optim.weight_decay": 0.0}) == "optim.weight_decay=0.0"
     given = {"intervention": "offset_bias", "intervention.strength": 4, "intervention.offsets": [2]}
     assert setting(**given) == "intervention=offset_bias intervention.strength=4 intervention.offsets=[2]"
 
@@ -32,3 +39,15 @@ def test_a_trial_is_one_whatever_its_setting():
 def test_a_run_of_before_there_were_interventions_has_none():
     older = {name: value for name, value in RUN.items() if not name.startswith("intervention")}
     assert key_of(older, "text", DEFAULTS, [100]) == key_of(RUN, "text", DEFAULTS, [100])
+
+
+@pytest.mark.parametrize(
+    ("measured", "kept"),
+    [({"bigram_loss": 2.5}, 2.5), ({"unigram_loss": 2.8}, 2.8), ({"bigram_loss": None}, math.nan)],
+    ids=["causal", "masked", "too large a vocabulary"],
+)
+def test_a_run_is_a_row_whatever_its_n_gram_baseline(measured, kept):
+    one = run("rope", 0, setting={**RUN, "data": "text", "text": "0123456789abcdef"})
+    summary = {name: value for name, value in one.summary.items() if name != "bigram_loss"}
+    row = result_of(replace(one, summary={**summary, **measured}), DEFAULTS, [100])
+    assert row.bigram_loss == pytest.approx(kept, nan_ok=True)

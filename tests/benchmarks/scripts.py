@@ -1,9 +1,8 @@
-"""The scripts of benchmarks/, run as a person runs them."""
+"""Running the scripts of benchmarks/ as a user does."""
 
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT, python
@@ -11,8 +10,8 @@ from tests.conftest import ROOT, python
 Process = subprocess.CompletedProcess[str]
 
 
-def script(name: str, *arguments: str | Path, timeout: float = 240) -> Process:
-    """Run `python benchmarks/NAME.py ARGUMENTS` on one thread of the CPU; returns the finished process."""
+def script(name: str, *arguments: object, timeout: float = 240) -> Process:
+    """Run `python benchmarks/NAME.py ARGUMENTS` on one CPU thread; returns the finished process."""
     return python(f"benchmarks/{name}.py", *arguments, timeout=timeout)
 
 
@@ -24,7 +23,7 @@ def cells(text: str) -> dict[str, list[str]]:
 
 
 def module(name: str) -> Any:
-    """benchmarks/NAME.py, imported; a script imports those beside it, which are no package."""
+    """Import benchmarks/NAME.py, which imports others in its folder."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         return import_module(name)

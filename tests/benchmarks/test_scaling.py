@@ -1,9 +1,7 @@
-"""How cost grows, through the real command line at toy size; the figures themselves mean nothing here."""
+"""benchmarks/scaling.py at toy size."""
 
 import json
-import runpy
 import subprocess
-import sys
 from pathlib import Path
 from statistics import median
 
@@ -12,17 +10,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import ROOT, clean_environment
+from tests.benchmarks.scripts import module, script
+from tests.conftest import fresh_python
 
-crossover = runpy.run_path(str(ROOT / "benchmarks" / "scaling_results.py"))["crossover"]
+crossover = module("scaling_results").crossover
 
 POINTS = {"length": (32, 64, 128), "width": (16, 32), "batch": (1, 4)}
-CONTENDERS = {"length": {"rope", "favor", "elu"}, "width": {"none", "rope"}, "batch": {"none", "rope"}}
+VARIANTS = {"length": {"rope", "favor", "elu"}, "width": {"none", "rope"}, "batch": {"none", "rope"}}
 
 
 def scaling(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "benchmarks/scaling.py", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    return script("scaling", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +43,11 @@ def table(printed: str, axis: str) -> list[list[str]]:
     return rows[2:]
 
 
-def test_every_contender_is_timed_in_every_round_at_every_point(measured):
+def test_every_variant_is_timed_in_every_round_at_every_point(measured):
     for axis, points in axes(measured[0]).items():
         assert tuple(point[axis] for point in points) == POINTS[axis]
         for point in points:
-            assert point["tokens_per_s"].keys() == CONTENDERS[axis]
+            assert point["tokens_per_s"].keys() == VARIANTS[axis]
             assert all(len(rounds) == 2 and min(rounds) > 0 for rounds in point["tokens_per_s"].values())
 
 
@@ -59,7 +57,7 @@ def test_a_step_has_as_many_tokens_at_every_length_and_width(measured):
 
 
 @pytest.mark.parametrize("axis", POINTS)
-def test_the_table_has_the_median_of_the_rounds_and_of_their_ratios(axis, measured):
+def test_the_table_has_the_medians_of_the_rounds_and_of_their_ratios(axis, measured):
     folder, printed = measured
     first, other = ("rope", "favor") if axis == "length" else ("none", "rope")
     rows, points = table(printed, axis), axes(folder)[axis]
@@ -68,7 +66,7 @@ def test_the_table_has_the_median_of_the_rounds_and_of_their_ratios(axis, measur
         speeds = point["tokens_per_s"]
         ratios = [mine / theirs for mine, theirs in zip(speeds[other], speeds[first], strict=True)]
         assert row[:3] == [str(point[axis]), str(point["length"] * point["batch"]), f"{median(speeds[first]):,.0f}"]
-        assert f"{median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})" in row
+        assert f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" in row
 
 
 def test_what_is_printed_is_what_is_written(measured):
@@ -84,19 +82,18 @@ def test_the_figure_is_drawn_from_the_results_alone_and_without_torch(measured, 
         "assert 'torch' not in sys.modules"
     )
     folder = measured[0]
-    command = [sys.executable, "-c", code, "--draw", str(folder / "scaling.json"), "--out", str(tmp_path)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=clean_environment())
+    result = fresh_python("-c", code, "--draw", folder / "scaling.json", "--out", tmp_path)
     assert result.returncode == 0, result.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["scaling.png"]
     assert (tmp_path / "scaling.png").read_bytes() == (folder / "scaling.png").read_bytes()
     assert result.stdout == measured[1]
 
 
-def test_what_takes_too_long_is_left_out_and_named(tmp_path):
+def test_points_that_take_too_long_are_skipped_and_named(tmp_path):
     result = scaling("--device", "cpu", "--quick", "--axes", "length", "--seconds", 0, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
     for title in ("softmax", "FAVOR+", "elu + 1"):
-        assert f"- {title} is left out from length 32 on: a step takes " in result.stdout
+        assert f"- {title} is skipped from length 32 on: a step takes " in result.stdout
     assert [row[2:] for row in table(result.stdout, "length")] == [["–"] * 5] * 3
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
 
@@ -106,15 +103,15 @@ def test_what_takes_too_long_is_left_out_and_named(tmp_path):
     [
         (["--draw", "nowhere.json"], "--draw=nowhere.json cannot be read as results of this script"),
         (["--draw", "README.md"], "--draw=README.md cannot be read as results of this script"),
-        (["--rounds", "0"], "--rounds=0 must be at least 1"),
+        (["--rounds", "0"], "--rounds: 0 must be at least 1"),
         pytest.param(
             ["--device", "cuda"],
-            "--device=cuda: this machine has no CUDA GPU; use auto or cpu",
+            "--device: this machine has no CUDA GPU; use auto or cpu",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has one"),
         ),
     ],
 )
-def test_a_wrong_option_is_answered_in_one_sentence(arguments, sentence):
+def test_an_invalid_option_is_reported_in_one_sentence(arguments, sentence):
     result = scaling("--quick", *arguments)
     assert sentence in result.stderr
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)

@@ -1,5 +1,6 @@
 """The claim map from its plan to its figure, through the real commands."""
 
+import math
 import shlex
 import shutil
 from pathlib import Path
@@ -7,7 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from posenc.commands.claim_map import main
+from posenc.analysis.results import Result, rows
+from posenc.commands.claim_map import backbone_of, main
+from posenc.commands.study import Study
+from posenc.storage.csv_files import to_csv
 from tests.conftest import ROOT, only, python
 
 SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
@@ -69,7 +73,7 @@ def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, t
     broken = {
         "config.yaml": ("seed", "["),
         "metrics.csv": ("step", "pets"),
-        "summary.json": ("bigram_loss", "bigram"),
+        "summary.json": ("commit", "committed"),
         "another/config.yaml": ("  pos: rope", "  pos: compass"),
     }
     shutil.copytree(trained, runs / "sound" / trained.name)
@@ -85,6 +89,24 @@ def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, t
     assert len(said) == len(broken) + 1, said
     for place in (tmp_path / "nowhere", *(runs / file.replace("/", "-") for file in broken)):
         assert sum(str(place) in line for line in said) == 1, said
+
+
+def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
+    blocks = [
+        {"arms": ["pos=rope", "pos=sinusoidal optim.lr=0.006"]},
+        {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003"},
+        {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003", "units": [9]},
+    ]
+    plan = {"experiment": "claim_map", "unit": 10, "units": [1], "seeds": [0], "search_seeds": [9], "blocks": blocks}
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
+    study = Study(tmp_path)
+    found = rows(Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc") for line in study.lines())
+    (tmp_path / "runs.csv").write_text(to_csv(list(found[0]), found))
+    backbone, alternatives = backbone_of(study, "text")
+    assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.006)]
+    assert {name: [one.lr for one in group] for name, group in alternatives.items()} == {
+        "sinusoidal, learning rate 0.003": [0.003, 0.003]
+    }
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path):

@@ -27,12 +27,18 @@ PLAN: dict[str, Any] = {
 FASTER = {"rope": 4.0, "none": 1.0, "2": 2.0, "6": 4.0}
 
 
+def text(folder, name):
+    return ["data=text", f"data.path={folder}/{name}.txt"]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A study whose runs are finished, but for dose 6 at seed 2: losses fall linearly in the logarithm of steps."""
     folder = tmp_path_factory.mktemp("why")
     (folder / "plan.yaml").write_text(yaml.safe_dump(PLAN, sort_keys=False))
+    (folder / "a.txt").write_text("In the beginning\n" * 30)
     study = Study(folder)
+    corpus = study.corpus(text(folder, "a"))
     results = []
     with (folder / "curves.csv").open("w", newline="") as file:
         rows = csv.writer(file)
@@ -40,7 +46,7 @@ def folder(tmp_path_factory):
         arms = {name: arm for block in PLAN["blocks"] for name, arm in block["arms"].items()}
         for name, arm in arms.items():
             for seed in range(2 if name == "6" else 3):
-                key = study.key(["experiment=why", *arm.split(), "steps=1200", f"seed={seed}"], "text")
+                key = study.key(["experiment=why", *arm.split(), "steps=1200", f"seed={seed}"], corpus)
                 results.append(Result(*key, val_loss=1.0, val_loss_se=0.01, bigram_loss=2.4, commit="abc"))
                 for step in range(10, 1201, 10):
                     rows.writerow([*key, step * 4096, 4 - 0.4 * math.log(step * FASTER[name] * (1 + seed / 50))])
@@ -54,7 +60,8 @@ def test_the_page_gives_each_arm_its_share_with_an_interval_from_three_seeds_on(
     assert "| 2 | 3 | 50% (50% to 50%) | 50% (50% to 50%) |" in page
     assert "| 6 | 2 | 100% | 100% |" in page
     assert "| rope | 3 |" in page
-    assert (folder / "text.png").stat().st_size > 10_000
+    (figure,) = folder.glob("text-*.png")
+    assert figure.stat().st_size > 10_000
 
 
 def test_what_people_found_opens_the_page(folder):
@@ -64,10 +71,14 @@ def test_what_people_found_opens_the_page(folder):
 
 
 def test_every_run_without_a_row_is_to_be_trained(folder, capsys):
-    main(["--results", str(folder), "--todo", "data=text", "data.path=a.txt"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1  # the others have a row
-    assert lines[-1] == (
+    main(["--results", str(folder), "--todo", *text(folder, "a")])
+    assert capsys.readouterr().out.splitlines() == [  # the others have a row
         "experiment=why pos=none intervention=offset_bias intervention.strength=6 steps=1200 seed=2 data=text "
-        "data.path=a.txt"
-    )
+        f"data.path={folder}/a.txt"
+    ]
+
+
+def test_on_another_text_every_run_is_to_be_trained(folder, capsys):
+    (folder / "b.txt").write_text("And the earth\n" * 30)
+    main(["--results", str(folder), "--todo", *text(folder, "b")])
+    assert len(capsys.readouterr().out.splitlines()) == 12

@@ -45,7 +45,7 @@ def test_every_moment_that_is_aimed_at_is_known():
 
 
 def test_a_signal_saves_the_very_step_says_where_and_the_run_goes_on_from_there(tmp_path):
-    whole, victim = Toy(tmp_path / "whole", steps=600), Toy(tmp_path / "victim", steps=600)
+    whole, victim = Toy(tmp_path / "whole", steps=400), Toy(tmp_path / "victim", steps=400)
     assert whole.finish().returncode == 0
     for signum, delay in ((signal.SIGTERM, 0.03), (signal.SIGINT, 0.07)):
         code, seconds, said = stops.stopped(victim, signum, after_rows=1, delay=delay)

@@ -5,7 +5,7 @@ a bigram model; a masked model knows only the bag, and plateaus at the token fre
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,9 +76,9 @@ class HeadAnalysis:
     heads: tuple[Mapping[str, object], ...]
 
 
-def ngram_baseline(arms: Sequence[Arm]) -> NGramBaseline | None:
+def ngram_baseline(runs: Iterable[Run]) -> NGramBaseline | None:
     """The n-gram baseline of the runs; None if none is finished, or the text is too short for one."""
-    summary = next((run.summary for arm in arms for run in arm.runs if run.finished), {})
+    summary = next((run.summary for run in runs if run.finished), {})
     for order in ("bigram", "unigram"):
         if summary.get(f"{order}_loss") is not None:
             return NGramBaseline(summary[f"{order}_loss"], f"{order} model")

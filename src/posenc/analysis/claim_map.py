@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from posenc.analysis.convergence import Estimate, figures_only, mean, reached, speed_up
 from posenc.analysis.results import Result
@@ -18,6 +17,9 @@ from posenc.errors import UserError
 
 PLATEAU = 0.1
 """A baseline that ends less than this many nats below the bigram model is still on its plateau."""
+
+TREND_BUDGETS = 3
+"""A line through two budgets fits whatever they are."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class Point:
         advantage: N(D), geometric mean over the seeds that both arms share; 0 if no budget of the arm reaches that
             loss, infinite if its smallest one does.
         by_seed: N(D) of each seed, 0 and infinite as above.
-        bound: what N(D) is above where it is infinite: D over the arm's smallest budget.
-        gap: the baseline's loss minus the arm's at the same D, in nats; None if the arm has no run of D tokens.
+        above, below: bounds of N(D) where it is infinite or 0: D over the arm's smallest budget, and over its largest.
+        own: the arm's final loss at the same D, by seed, as far as it has been trained.
         plateau: whether the baseline is less than PLATEAU below the bigram model.
     """
 
@@ -39,8 +41,9 @@ class Point:
     losses: Mapping[int, float]
     advantage: Estimate
     by_seed: Mapping[int, float]
-    bound: float
-    gap: Estimate | None
+    above: float
+    below: float
+    own: Mapping[int, float]
     plateau: bool
 
     @property
@@ -48,18 +51,10 @@ class Point:
         """The baseline's, mean over seeds."""
         return float(np.mean(list(self.losses.values())))
 
-
-@dataclass(frozen=True)
-class Trend:
-    """log N = a + b log D, fitted for each seed.
-
-    Attributes:
-        slope: b, mean over seeds with Student's interval. Below 0 the advantage shrinks as the budget grows.
-        seeds: number of seeds.
-    """
-
-    slope: Estimate
-    seeds: int
+    @property
+    def gap(self) -> float | None:
+        """The baseline's loss minus the arm's, seed by seed, mean; None if no seed of the arm has a run of D tokens."""
+        return float(np.mean([self.losses[seed] - loss for seed, loss in self.own.items()])) if self.own else None
 
 
 def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
@@ -74,12 +69,10 @@ def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
     """
     tokens = sorted(budgets)
     losses = [budgets[size] for size in tokens]
-    if losses[0] <= loss:
-        return float(tokens[0]) if losses[0] == loss else 0.0
-    return math.exp(reached(np.log(tokens), losses, loss))
+    return 0.0 if losses[0] < loss else math.exp(reached(np.log(tokens), losses, loss))
 
 
-def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point, ...]:
+def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point, ...]:
     """N(D) of an arm over a baseline, for results of one corpus and setting, by rising D."""
     arms = {name: _by_seed(result for result in results if result.pos == name) for name in (arm, baseline)}
     floors = {result.tokens: result.bigram_loss for result in results if result.pos == baseline}
@@ -88,7 +81,6 @@ def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point
     for tokens in sorted({tokens for seed in seeds for tokens in arms[baseline][seed]}):
         losses = {seed: arms[baseline][seed][tokens] for seed in seeds if tokens in arms[baseline][seed]}
         needed = {seed: tokens_to(arms[arm][seed], loss) for seed, loss in losses.items()}
-        gaps = [loss - arms[arm][seed][tokens] for seed, loss in losses.items() if tokens in arms[arm][seed]]
         points.append(
             Point(
                 tokens,
@@ -96,7 +88,8 @@ def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point
                 figures_only(_ratio(tokens, list(needed.values()))),
                 {seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
                 tokens / max(min(arms[arm][seed]) for seed in losses),
-                figures_only(mean(gaps)) if gaps else None,
+                tokens / min(max(arms[arm][seed]) for seed in losses),
+                {seed: arms[arm][seed][tokens] for seed in losses if tokens in arms[arm][seed]},
                 float(np.mean(list(losses.values()))) > floors[tokens] - PLATEAU,
             )
         )
@@ -104,8 +97,8 @@ def advantage(results: Iterable[Result], arm: str, baseline: str) -> tuple[Point
 
 
 def off_plateau(results: Iterable[Result]) -> list[Result]:
-    """The results that end at least PLATEAU below the bigram model; on the plateau the loss varies more over seeds."""
-    return [result for result in results if result.val_loss <= result.bigram_loss - PLATEAU]
+    """The results that are not on the bigram model's plateau, where the loss varies more over seeds."""
+    return [result for result in results if not result.val_loss > result.bigram_loss - PLATEAU]
 
 
 def _by_seed(results: Iterable[Result]) -> dict[int, dict[int, float]]:
@@ -129,12 +122,17 @@ def _ratio(tokens: int, needed: Sequence[float]) -> Estimate:
     return speed_up([tokens] * len(needed), needed)
 
 
-def trend(points: Sequence[Point]) -> Trend | None:
-    """How N changes with D, over the points off the plateau; None if no seed has two of them."""
-    slopes = []
-    for seed in sorted({seed for point in points for seed in point.by_seed}):
-        known = [(point.tokens, point.by_seed.get(seed, 0.0)) for point in points if not point.plateau]
-        finite = [(math.log(tokens), math.log(n)) for tokens, n in known if 0 < n < math.inf]
-        if len(finite) >= 2:
-            slopes.append(float(stats.linregress(*np.transpose(finite)).slope))
-    return Trend(figures_only(mean(slopes)), len(slopes)) if slopes else None
+def trend(points: Sequence[Point]) -> Estimate | None:
+    """b in log N = a + b log D: fitted for each seed, mean over seeds. Below 0, N falls as the budget grows.
+
+    The budgets are those off the plateau at which every seed has an N, and the seeds those that all of these budgets
+    have: without the seeds that have no N, which lies outside the arm's budgets, N would look flatter than it is. None
+    with fewer than TREND_BUDGETS.
+    """
+    known = [point for point in points if not point.plateau and 0 < point.advantage.value < math.inf]
+    if len(known) < TREND_BUDGETS:
+        return None
+    seeds = set.intersection(*(set(point.by_seed) for point in known))
+    tokens = np.log([point.tokens for point in known])
+    slopes = [float(np.polyfit(tokens, np.log([point.by_seed[seed] for point in known]), 1)[0]) for seed in seeds]
+    return figures_only(mean(slopes)) if slopes else None

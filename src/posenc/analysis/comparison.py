@@ -145,7 +145,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         arms += [Arm(scheme, tuple(started))] if started else []
     arms.sort(key=lambda arm: arm.loss.value)
     machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
-    ngram = ngram_baseline(arms)
+    ngram = ngram_baseline(run for arm in arms for run in arm.runs)
     return Panel(
         setting=setting,
         baseline=baseline,

@@ -162,11 +162,7 @@ def verdict(speed_up: Estimate) -> Verdict:
     """Depends on the interval alone; there is none with fewer than SEEDS_FOR_A_VERDICT seeds."""
     if speed_up.seeds < SEEDS_FOR_A_VERDICT:
         return Verdict.NONE
-    if speed_up.missed == speed_up.seeds:
-        return Verdict.SLOWER
-    if speed_up.low is None or speed_up.high is None:
-        return Verdict.SAME
-    if not speed_up.determined:
+    if speed_up.low is None or speed_up.high is None or not speed_up.determined:
         return Verdict.UNDETERMINED
     if speed_up.low > 1:
         return Verdict.FASTER

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from scipy import stats
 
+from posenc.analysis.attention_heads import ngram_baseline
 from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.runs import Run
 from posenc.errors import UserError
@@ -18,8 +19,9 @@ from posenc.storage.csv_files import read_csv
 BACKBONE, SEARCH = "backbone", "search"
 
 FACTORS = (
-    "model", "model.width", "model/family", "attention", "objective", "tokenizer", "tokenizer.vocab_size", "context",
-    "batch_size",
+    "model", "model.layers", "model.width", "model.heads", "model/family", "attention", "objective", "tokenizer",
+    "tokenizer.vocab_size", "context", "batch_size", "optim", "optim.betas", "optim.weight_decay", "optim.clip",
+    "schedule", "schedule.warmup", "schedule.min_lr_ratio",
 )  # fmt: skip
 """Keys that may differ from the backbone in addition to scheme, hyperparameters, seed and budget."""
 
@@ -39,7 +41,8 @@ class Result:
         lr, scale, base: hyperparameters; empty if the scheme does not have them.
         val_loss: final validation loss, nats per token.
         val_loss_se: its standard error over validation batches; NaN if it was not measured.
-        bigram_loss: of the bigram model on the same validation windows.
+        bigram_loss: of the bigram model on the same validation windows, at which a model without positions plateaus;
+            for a masked model, of the unigram model; NaN if it is unknown.
         commit: of the code that trained it.
     """
 
@@ -116,12 +119,12 @@ def result_of(run: Run, defaults: Defaults, search_seeds: Sequence[int]) -> Resu
     """The row of a finished run; arguments as in `key_of`."""
     configuration = {**run.setting, "pos": run.scheme, "seed": run.seed}
     key = key_of(configuration, corpus_of(run.setting), defaults, search_seeds)
-    summary = run.summary
+    summary, ngram = run.summary, ngram_baseline([run])
     return Result(
         *key,
         round(summary["val_loss"], 6),
         round(summary.get("val_loss_se", math.nan), 6),
-        round(summary["bigram_loss"], 6),
+        round(ngram.loss if ngram else math.nan, 6),
         summary["commit"] or "unknown",
     )
 

@@ -20,7 +20,7 @@ class Effect:
     Attributes:
         seeds: number of seeds with all three arms.
         share: share of the reference's advantage over the origin, in the logarithm of the steps to the origin's lowest
-            loss: 0 for the origin, 1 for the reference. Infinite if a seed never reaches that loss.
+            loss: 0 for the origin, 1 for the reference. Infinite if the arm or the reference never reaches it.
         gain: likewise, in the final loss.
         last_loss: nats per token.
         steps: to each level, geometric mean; infinite if a seed never reaches it.
@@ -60,7 +60,7 @@ def share_of_advantage(arm: Curve, origin: Curve, reference: Curve) -> float:
     """log(S_origin / S_arm) / log(S_origin / S_reference), where S is the steps to the origin's lowest loss."""
     level = min(origin[1])
     steps, reference_steps, origin_steps = (reached(*curve, level) for curve in (arm, reference, origin))
-    if math.isinf(steps):
+    if math.inf in (steps, reference_steps):
         return math.inf
     return math.log(origin_steps / steps) / math.log(origin_steps / reference_steps)
 

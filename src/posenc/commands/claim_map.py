@@ -45,7 +45,6 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
     Raises:
         UserError: if the text cannot be read.
     """
-    from posenc.analysis.results import corpus_of
     from posenc.config.instantiate import build
     from posenc.objectives.ngram import ngram_losses
     from posenc.storage.atomic import atomic_write
@@ -53,11 +52,11 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
     from posenc.training.experiment import Experiment
 
     config, choices = study.configuration(overrides)
-    experiment, corpus = Experiment.of(config), build(config, "data")
-    prepared = experiment.prepare(corpus, choices["data"])
+    experiment = Experiment.of(config)
+    prepared = experiment.prepare(build(config, "data"), choices["data"])
     windows, _ = experiment.validation(prepared)
     losses = ngram_losses(prepared.train.ids, windows.numpy(), ORDERS, experiment.tokenizer.vocab_size)
-    name = corpus_of({"data": choices["data"], "text": corpus.fingerprint()})
+    name = study.corpus(overrides)
     others = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] != name]
     rows = [{"corpus": name, "order": order, "val_loss": round(loss, 5)} for order, loss in losses.items()]
     atomic_write(study.folder / "ngrams.csv", to_csv(list(rows[0]), [*others, *rows]))
@@ -66,7 +65,7 @@ def measure_ngrams(study: Study, overrides: Sequence[str]) -> None:
 def draw(study: Study) -> None:
     """Plot the claim map of every corpus in runs.csv, and write README.md."""
     from posenc.analysis.search import searches
-    from posenc.report import claim_map, search
+    from posenc.report import claim_map, figures, search
     from posenc.storage.atomic import atomic_write
 
     text = ["# The claim map", claim_map.INTRODUCTION]
@@ -75,7 +74,7 @@ def draw(study: Study) -> None:
         text += [f"## {study.plan.get('corpora', {}).get(corpus, corpus)}", *_plot_backbone(study, corpus, results)]
         for tokens, trials in searches(results).items():
             name = f"search-{corpus}-{tokens}.png"
-            search.figure(trials).savefig(study.folder / name, dpi=160)
+            figures.save(search.figure(trials), study.folder / name)
             text += [f"### Hyperparameter search with {tokens:,} tokens per run"]
             text += [search.table(trials), f"![Expected best of k trials]({name})"]
     atomic_write(study.folder / "README.md", "\n\n".join(text) + "\n")
@@ -85,21 +84,21 @@ def backbone_of(study: Study, corpus: str) -> "tuple[list[Result], dict[str, lis
     """The backbone's results on a corpus, and those of the plan's alternatives to the baseline by name."""
     from posenc.analysis.results import BACKBONE
 
-    alternatives = {
-        f"{BASELINE}, {block['alternative']}": study.of_block(block, corpus)
-        for block in study.plan["blocks"]
-        if "alternative" in block
-    }
-    apart = set(itertools.chain(*alternatives.values()))
+    alternatives: dict[str, list[Result]] = {}
+    for block in study.plan["blocks"]:
+        if "alternative" in block:
+            name = f"{BASELINE}, {block['alternative']}"
+            alternatives.setdefault(name, []).extend(study.of_block(block, corpus))
+    apart = {result.key for result in itertools.chain(*alternatives.values())}
     results = (result for result in study.results if result.corpus == corpus and result.setting == BACKBONE)
-    return [result for result in results if result not in apart], alternatives
+    return [result for result in results if result.key not in apart], alternatives
 
 
 def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> list[str]:
     """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
     from posenc.analysis.claim_map import advantage
     from posenc.analysis.results import BACKBONE, SEARCH
-    from posenc.report import claim_map
+    from posenc.report import budgets, claim_map, figures
     from posenc.storage.csv_files import read_csv
 
     backbone, alternatives = backbone_of(study, corpus)
@@ -117,8 +116,11 @@ def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> li
         setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
         for setting in settings
     }
-    claim_map.figure(points, others, factors, BASELINE, ngrams).savefig(study.folder / f"{corpus}.png", dpi=160)
-    return [*written, f"![N over the baseline's tokens]({corpus}.png)"]
+    figures.save(claim_map.figure(points, others, factors, BASELINE, ngrams), study.folder / f"{corpus}.png")
+    both = [result for result in backbone if result.pos in (ARM, BASELINE)]
+    figures.save(budgets.figure(both, points, ARM, BASELINE), study.folder / f"losses-{corpus}.png")
+    drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
+    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
 
 
 if __name__ == "__main__":

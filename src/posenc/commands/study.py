@@ -35,7 +35,6 @@ class Study:
         except UserError as error:
             raise UserError(f"--results={folder}: {error}") from error
         self.experiment = f"experiment={self.plan['experiment']}"
-        self._of_choices: dict[tuple[str, str], Defaults] = {}
 
     def lines(self, blocks: Sequence[Mapping[str, Any]] | None = None) -> Iterator[list[str]]:
         """The arguments of train.py for every run of some blocks of the plan, by default of all, in its order."""
@@ -45,11 +44,22 @@ class Study:
 
     def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
         """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
-        known = {result.key for result in self.results}
-        corpora = {key[0] for key in known}
+        known, corpus = {result.key for result in self.results}, self.corpus(overrides)
         for line in self.lines():
-            if not any(self.key([*line, *overrides], corpus) in known for corpus in corpora):
+            if self.key([*line, *overrides], corpus) not in known:
                 yield shlex.join([*line, *overrides])
+
+    def corpus(self, overrides: Sequence[str]) -> str:
+        """The name in runs.csv of the experiment's text with some overrides.
+
+        Raises:
+            UserError: if the text cannot be read.
+        """
+        from posenc.analysis.results import corpus_of
+        from posenc.config.instantiate import build
+
+        config, choices = self.configuration(overrides)
+        return corpus_of({"data": choices["data"], "text": build(config, "data").fingerprint()})
 
     @property
     def results(self) -> "tuple[Result, ...]":
@@ -72,16 +82,17 @@ class Study:
         """Steps and validation losses of an arm's finished runs on a corpus, by seed.
 
         Args:
-            arm: its overrides in the plan; it has a single budget.
+            arm: its overrides in the plan, with the experiment's budget.
             corpus: one of `corpora`.
         """
+        from posenc.analysis.results import KEY_COLUMNS
+
         line = (self.experiment, *shlex.split(arm))
-        _, setting, pos, _, tokens, *own = self.key(line, corpus)
-        tokens_per_step = tokens / _flat(line)["steps"]
-        key = tuple(map(str, (corpus, setting, pos, *own)))
+        key = dict(zip(KEY_COLUMNS, map(str, self.key(line, corpus)), strict=True))
+        tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._curve_rows:
-            if key == tuple(row[name] for name in ("corpus", "setting", "pos", "lr", "scale", "base")):
+            if all(row[name] == value for name, value in key.items() if name != "seed"):
                 steps, losses = curves.setdefault(int(row["seed"]), ([], []))
                 steps.append(int(row["at_tokens"]) / tokens_per_step)
                 losses.append(float(row["val_loss"]))
@@ -133,7 +144,7 @@ class Study:
     def _result(self, run: "Run") -> "Result":
         from posenc.analysis.results import result_of
 
-        defaults = self._defaults(run.scheme, run.setting.get("intervention", "none"))
+        defaults = _defaults(self.experiment, run.scheme, run.setting.get("intervention", "none"))
         return result_of(run, defaults, self.plan["search_seeds"])
 
     def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -152,17 +163,11 @@ class Study:
         """The key of the run of these overrides on a corpus."""
         from posenc.analysis.results import key_of
 
-        configuration = _flat(tuple(overrides))
-        defaults = self._defaults(configuration["pos"], configuration["intervention"])
+        budget = dict(one.split("=") for one in overrides if one.startswith(("steps=", "seed=")))
+        shared = tuple(one for one in overrides if one.partition("=")[0] not in budget)  # composed once for all budgets
+        configuration = {**_flat(shared), **{name: int(value) for name, value in budget.items()}}
+        defaults = _defaults(self.experiment, configuration["pos"], configuration["intervention"])
         return key_of(configuration, corpus, defaults, self.plan["search_seeds"])
-
-    def _defaults(self, pos: str, intervention: str) -> "Defaults":
-        from posenc.analysis.results import Defaults
-
-        if (pos, intervention) not in self._of_choices:
-            chosen = (self.experiment, f"pos={pos}", f"intervention={intervention}")
-            self._of_choices[pos, intervention] = Defaults(_flat((self.experiment,)), _own(chosen))
-        return self._of_choices[pos, intervention]
 
 
 @contextmanager
@@ -227,6 +232,13 @@ def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
     config, choices = _composed(overrides, resolve=True)
     setting = {key: canonical(value) for key, value in flat({**config, "choices": choices})}
     return {**setting, "pos": choices["pos"], "seed": config["seed"]}
+
+
+@cache
+def _defaults(experiment: str, pos: str, intervention: str) -> "Defaults":
+    from posenc.analysis.results import Defaults
+
+    return Defaults(_flat((experiment,)), _own((experiment, f"pos={pos}", f"intervention={intervention}")))
 
 
 def _own(overrides: tuple[str, ...]) -> dict[str, Any]:

@@ -12,9 +12,6 @@ from posenc.errors import UserError
 if TYPE_CHECKING:
     from posenc.analysis.why import Group
 
-ABLATED = ("pos", "scale", "seed", "tokens")
-"""Columns that identify a run in ablation.csv; the others are the masked offset, 0 for none, and the loss."""
-
 FINDINGS = "findings.md"
 """Optional introduction of README.md, written by hand."""
 
@@ -37,12 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
     """Add the losses with masked offsets of each finished run without an intervention to ablation.csv.
 
+    Its columns are those of the run's key, the masked offset, 0 for none, and the loss.
+
     Args:
         study: its existing rows are kept.
         folders: contain the runs, with their checkpoints.
         cache: token cache.
     """
-    from posenc.analysis.results import BACKBONE
+    from posenc.analysis.results import BACKBONE, KEY_COLUMNS
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
     from posenc.evaluation.validation_text import validation_text
@@ -51,9 +50,9 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
 
     file = study.folder / "ablation.csv"
     rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
-    known = {tuple(row[name] for name in ABLATED) for row in rows}
+    known = {tuple(row[name] for name in KEY_COLUMNS) for row in rows}
     for run, result in study.finished(folders):
-        named = {name: str(getattr(result, name)) for name in ABLATED}
+        named = dict(zip(KEY_COLUMNS, map(str, result.key), strict=True))
         if result.setting != BACKBONE or tuple(named.values()) in known:
             continue
         try:
@@ -87,7 +86,7 @@ def groups(study: Study, corpus: str) -> "list[Group]":
 
 def draw(study: Study) -> None:
     """Plot the effects of the interventions on each corpus, and write README.md."""
-    from posenc.report import why
+    from posenc.report import figures, why
     from posenc.storage.atomic import atomic_write
 
     findings = study.folder / FINDINGS
@@ -95,7 +94,7 @@ def draw(study: Study) -> None:
     for corpus in study.corpora:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
-            why.figure(explained).savefig(study.folder / f"{corpus}.png", dpi=160)
+            figures.save(why.figure(explained), study.folder / f"{corpus}.png")
             text += [f"## {corpus}", f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"]
             text.append(why.table(explained, study.plan["levels"]))
     atomic_write(study.folder / "README.md", "\n\n".join(filter(None, text)) + "\n")

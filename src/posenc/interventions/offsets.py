@@ -22,10 +22,10 @@ class _AtOffsets(Intervention):
         scheme: PositionScheme,
         heads: PositiveInt,
         offsets: list[int],
-        in_heads: PositiveInt | None,
-        in_layers: list[int] | None,
-        start: int,
-        stop: int | None,
+        in_heads: PositiveInt | None = None,
+        in_layers: list[int] | None = None,
+        start: NonNegativeInt = 0,
+        stop: NonNegativeInt | None = None,
     ) -> None:
         super().__init__(scheme)
         if not offsets or any(offset < 1 for offset in offsets):
@@ -101,18 +101,6 @@ class OffsetMask(_AtOffsets):
     Args:
         scheme, heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`, but in all heads by default.
     """
-
-    def __init__(
-        self,
-        scheme: PositionScheme,
-        heads: PositiveInt,
-        offsets: list[int],
-        in_heads: PositiveInt | None = None,
-        in_layers: list[int] | None = None,
-        start: NonNegativeInt = 0,
-        stop: NonNegativeInt | None = None,
-    ) -> None:
-        super().__init__(scheme, heads, offsets, in_heads, in_layers, start, stop)
 
     def apply_to(self, bias: Tensor, mask: Tensor) -> Tensor:
         return bias.masked_fill(mask, -torch.inf)

@@ -34,7 +34,7 @@ def frequencies(train: Ids, vocab_size: int) -> NDArray[np.float64]:
 def bigram_loss(train: Ids, windows: Ids, vocab_size: int) -> float | None:
     """`ngram_losses` of order 2, counted on the first MAX_BIGRAM_TOKENS tokens; None if these are too few."""
     tokens = train[:MAX_BIGRAM_TOKENS]
-    if len(tokens) < MIN_TOKENS_PER_PAIR * len(np.unique(tokens)) ** 2:
+    if len(tokens) < MIN_TOKENS_PER_PAIR * np.count_nonzero(np.bincount(tokens)) ** 2:
         return None
     return ngram_losses(tokens, windows, [2], vocab_size)[2]
 

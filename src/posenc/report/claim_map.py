@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.claim_map import Point, Trend, off_plateau, trend
+from posenc.analysis.claim_map import Point, off_plateau, trend
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import Result, pooled_sd, seeds_needed
+from posenc.report import formatting
 from posenc.report.figures import STYLE
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Star:
-    """A published result: the baseline's tokens, and how many times fewer the rotary arm needed."""
+    """A published result: the baseline's tokens to a loss, and how many times fewer the rotary arm needed."""
 
     tokens: float
     ratio: float
@@ -27,11 +28,11 @@ class Star:
 
 PUBLISHED = (
     Star(8.2e9, 2.2, "Su et al. 2021"),
-    Star(30e9, 1.33, "EleutherAI 2021"),
+    Star(7.5e9, 1.32, "EleutherAI 2021"),  # a quarter into the baseline's run; the others are at its end
     Star(6.4e9, 1.19, "modded-nanogpt 2024"),
     Star(21e9, 1.0, "Press et al. 2021"),
 )
-"""With other texts, tokenizers, sizes and baselines, and one seed each (src/posenc/analysis/published.py)."""
+"""With other texts, tokenizers, sizes and baselines, and one seed each (docs/claims.md)."""
 
 INTRODUCTION = """\
 How many times fewer tokens RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
@@ -64,13 +65,13 @@ def figure(
     with matplotlib.rc_context(STYLE):
         fig = Figure(figsize=(8, 6.4), layout="constrained")
         above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
-        title = f"How many times fewer tokens RoPE needs than {baseline} (rings: seeds; triangles: lower bounds)"
-        above.set_title(title, loc="left", fontsize=10)
+        title = f"How many times fewer tokens RoPE needs than {baseline}"
+        marks = "rings: seeds; bars: 95 % intervals over seeds; triangles: bounds"
+        above.set_title(f"{title}\n{marks}", loc="left", fontsize=10)
         above.axhline(1, color="#1c1c1c", linewidth=0.9)
         measured = [(name, points) for name, points in others.items() if points]
         for color, (name, points) in zip(itertools.cycle(_THIN), measured, strict=False):
             _line(above, points, color, f"than {name}", linewidth=1, marker="o", markersize=3)
-        _band(above, main, _MAIN)
         _seeds_of(above, main)
         _line(above, main, _MAIN, f"than {baseline}", linewidth=2.2, marker="o", markersize=5)
         for setting, points in factors.items():
@@ -109,14 +110,16 @@ def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: A
 
 
 def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
-    """A small ring per seed; an upward triangle, at the bound, where RoPE's smallest budget reaches the loss."""
+    """A ring per seed, or a triangle at its bound if the loss lies outside RoPE's budgets; their interval."""
     for point in points:
         color = _GREY if point.plateau else _MAIN
+        if point.advantage.low is not None:
+            axes.vlines(point.tokens, point.advantage.low, point.advantage.high, color=color, alpha=0.3, linewidth=7)
         for value in point.by_seed.values():
-            if value == math.inf:
-                axes.plot(point.tokens, point.bound, "^", color=color, markersize=6)
-            elif value > 0:
-                axes.plot(point.tokens, value, "o", color=color, markersize=6, fillstyle="none")
+            at, marker = {math.inf: (point.above, "^"), 0: (point.below, "v")}.get(value, (value, "o"))
+            axes.plot(
+                point.tokens, at, marker, color=color, markersize=6, fillstyle="none" if marker == "o" else "full"
+            )
 
 
 def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
@@ -130,16 +133,9 @@ def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
             )  # fmt: skip
 
 
-def _band(axes: Any, points: Sequence[Point], color: str) -> None:
-    known = [(p.tokens, p.advantage.low, p.advantage.high) for p in points if p.advantage.low is not None]
-    if known:
-        tokens, low, high = zip(*known, strict=True)
-        axes.fill_between(tokens, low, high, color=color, alpha=0.18, linewidth=0)
-
-
 def _gaps(axes: Any, points: Sequence[Point]) -> None:
     """Lines over the tokens; grey where the baseline is on the plateau."""
-    known = [(point.tokens, point.gap.value, point.plateau) for point in points if point.gap is not None]
+    known = [(point.tokens, point.gap, point.plateau) for point in points if point.gap is not None]
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
     for drawn, color in ((known, _MAIN), ([point for point in known if point[2]], _GREY)):
         tokens, gaps = [point[0] for point in drawn], [point[1] for point in drawn]
@@ -182,7 +178,7 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
         )
         written.append(
             "SD of the final loss over seeds in nats, pooled over the budgets and settings of an arm off the bigram "
-            f"model's plateau, and the seeds that would give its mean to 0.01 nats: {each}."
+            f"model's plateau, and the seeds for which the 95 % interval of a mean is at most ± 0.01 nats: {each}."
         )
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
@@ -196,12 +192,13 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
     lines = [
-        "| budget | tokens | the baseline's loss | RoPE's | nats behind RoPE | times fewer tokens |",
+        "| budget | tokens | the baseline's loss (lowest to highest seed) | RoPE's | nats behind RoPE | "
+        "times fewer tokens (95 % interval) |",
         "|---|---|---|---|---|---|",
     ]
     for point in points:
         fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
-        gaps = " | " if point.gap is None else f"{point.loss - point.gap.value:.3f} | {point.gap.value:.3f}"
+        gaps = " | " if point.gap is None else f"{statistics.fmean(point.own.values()):.3f} | {point.gap:.3f}"
         lines.append(f"| {point.tokens / unit:g} | {point.tokens:,} | {_range(point.losses)} | {gaps} | {fewer} |")
     return "\n".join(lines)
 
@@ -218,26 +215,27 @@ def ratio(point: Point, unit: int) -> str:
     Args:
         unit: tokens in a unit of budget.
     """
-    value, seeds = point.advantage.value, point.by_seed.values()
-    if value == 0:
-        return "not reached within RoPE's budgets"
-    if value < math.inf:
-        return f"{value:.2f}{_interval(point.advantage)}, {_seeds(point.advantage.seeds)}"
-    numbers = [f"{n:.2f}" for n in sorted(seeds) if n < math.inf]
-    under = f"RoPE needs under {point.tokens / point.bound / unit:g} unit"
-    if numbers:
-        under += f" in {len(seeds) - len(numbers)} of {_seeds(len(seeds))}"
-    return ", ".join([*numbers, under])
+    value, each = point.advantage.value, sorted(point.by_seed.values())
+    if 0 < value < math.inf:
+        return f"{value:.2f}{_interval(point.advantage)}, {formatting.seeds(len(each))}"
+    numbers = [f"{n:.2f}" for n in each if 0 < n < math.inf]
+    outside = {
+        f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
+        f"RoPE needs over {point.tokens / point.below / unit:g} units": each.count(0),
+    }
+    return ", ".join([*numbers, *(text + _in_seeds(count, len(each)) for text, count in outside.items() if count)])
 
 
-def slope(fitted: Trend) -> str:
+def _in_seeds(count: int, seeds: int) -> str:
+    return "" if count == seeds else f" in {count} of {seeds} seeds"
+
+
+def slope(b: Estimate) -> str:
     """The trend in a sentence."""
-    b = fitted.slope
-    doubling = 2**b.value - 1
     return (
-        "Over the budgets where N is finite, log N = a + b log D has "
-        f"b = {b.value:.3f}{_interval(b, 3)}, {_seeds(fitted.seeds)}: "
-        f"each doubling of the budget changes N by {doubling:+.1%}."
+        "Over the budgets off the plateau where every seed has an N, log N = a + b log D has "
+        f"b = {b.value:.3f}{_interval(b, 3)}, {formatting.seeds(b.seeds)}: "
+        f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
     )
 
 
@@ -245,7 +243,3 @@ def _interval(estimate: Estimate, digits: int = 2) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     return f" ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
-
-
-def _seeds(number: int) -> str:
-    return f"{number} seed{'s' if number != 1 else ''}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from posenc.analysis.search import Trial, expected_best
+from posenc.report import formatting
 from posenc.report.figures import STYLE
 from posenc.report.looks import looks
 
@@ -31,7 +32,7 @@ def figure(search: Search) -> "Figure":
                 pos, (len(best), best[-1]), xytext=(8, 0), textcoords="offset points", va="center",
                 color=look[pos].colour,
             )  # fmt: skip
-        axes.set_title("Expected best of k trials of an arm", loc="left", fontsize=10)
+        axes.set_title("Expected best of k of an arm's trials, drawn at random", loc="left", fontsize=10)
         axes.set_xlabel("k, number of trials (bars on the left: single trials)")
         axes.set_ylabel("validation loss, nats per token")
         axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
@@ -45,6 +46,6 @@ def table(search: Search) -> str:
     for pos, trials in search.items():
         own = {"lr": trials[0].lr, "scale": trials[0].scale, "base": trials[0].base}
         best = ", ".join(f"{name} {value}" for name, value in own.items() if value)
-        second = f"{trials[1].loss:.4f}" if len(trials) > 1 else ""
-        lines.append(f"| {pos} | {len(trials)} | {best} | {trials[0].loss:.4f} | {second} |")
+        losses = [f"{trial.loss:.4f}, {formatting.seeds(trial.seeds)}" for trial in trials]
+        lines.append(f"| {pos} | {len(trials)} | {best} | {' | '.join([*losses, ''][:2])} |")
     return "\n".join(lines)

@@ -1,6 +1,7 @@
 """The results of a comparison in sentences."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from posenc.analysis.arms import Arm
 from posenc.analysis.attention_heads import DROPPED, HeadAnalysis
@@ -35,10 +36,11 @@ def headline(comparison: Comparison) -> str:
         return f"No scheme is shown to need fewer steps than {baseline}"
     begun = "So far, " if any(panel.provisional for panel in panels) else ""
     if len(panels) == 1:
-        best, steps = max(
-            ((arm.scheme, arm.headline.in_steps.value) for arm in faster if arm.headline), key=lambda arm: arm[1]
-        )
-        return f"{begun}{best} reaches {baseline}'s lowest loss in {short(steps)} times fewer steps"
+        steps, first = max(((arm.headline.in_steps.value, arm) for arm in faster if arm.headline), key=itemgetter(0))
+        fewer = f"{short(steps)} times fewer steps"
+        if first.thresholds[-1].steps.missed:
+            return f"{begun}{first.scheme} needs {fewer} than {baseline} to their lowest common loss"
+        return f"{begun}{first.scheme} reaches {baseline}'s lowest loss in {fewer}"
     schemes = [arm.scheme for arm in faster]
     best = max(schemes, key=schemes.count)
     return f"{begun}{best} is faster than {baseline} in {schemes.count(best)} of {len(panels)} settings"
@@ -80,7 +82,7 @@ def _rival(arm: Arm, one_machine: bool) -> str:
         return f"{arm.scheme} is slower{lost}: {_slower(steps, missed, level)}"
     if arm.verdict == Verdict.FASTER:
         time = _wall_clock(arm.headline.in_seconds) if one_machine else ""
-        return f"{arm.scheme} is faster, with {_fewer(steps)}{time}"
+        return f"{arm.scheme} is faster{level}, with {_fewer(steps)}{time}"
     return f"{arm.scheme} is {arm.verdict}{lost}, {formatting.times(steps)}{level}"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.why import Effect, Group
+from posenc.report import formatting
 from posenc.report.figures import STYLE
 
 if TYPE_CHECKING:
@@ -44,15 +45,17 @@ def figure(groups: Sequence[Group]) -> "Figure":
 
 def _dose(axes: Any, group: Group) -> None:
     named = {float(name): found.share for name, found in group.effects.items() if math.isfinite(found.share.value)}
+    never = [float(name) for name, found in group.effects.items() if not math.isfinite(found.share.value)]
     doses = [0.0, *named]
     axes.plot(doses, [0.0, *(share.value for share in named.values())], color=_COLOUR, marker="o", markersize=5)
     for dose, share in named.items():
         if share.low is not None:
             axes.plot([dose, dose], [share.low, share.high], color=_COLOUR, linewidth=1.4)
+    axes.plot(never, [0.0] * len(never), "x", color=_LINE)
     axes.axhline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
     axes.axhline(0, color=_LINE, linewidth=0.9)
     axes.set_title(group.what, loc="left", fontsize=10)
-    axes.set_xlabel(group.axis)
+    axes.set_xlabel(f"{group.axis}{' (crosses: never reach that loss)' if never else ''}")
     axes.set_ylabel("share of RoPE's advantage")
     axes.yaxis.set_major_formatter("{x:.0%}")
 
@@ -104,11 +107,9 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
 
 
 def _cells(found: Effect, explains: bool) -> list[str]:
-    last = found.last_loss
     shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
-    spread = "" if last.low is None or last.high is None else f" ± {(last.high - last.low) / 2:.3f}"
-    return [str(found.seeds), *shares, f"{last.value:.3f}{spread}", *steps]
+    return [str(found.seeds), *shares, formatting.interval(found.last_loss), *steps]
 
 
 def _share(share: Estimate) -> str:

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from posenc.analysis.comparison import Comparison, compare
-from posenc.analysis.sweep import Sweep
+from posenc.analysis.sweep import Sweep, read_folder
+from posenc.analysis.wandb_runs import TIMEOUT, WANDB, parse_source, read_group
 from posenc.errors import UserError
 from posenc.report import terminal
 from posenc.storage.atomic import atomic_write, check_writable
-
-WANDB = "wandb://"
 
 
 def report(
@@ -17,7 +16,7 @@ def report(
     out: Path | None = None,
     results: Path | None = None,
     busy: bool = False,
-    timeout: float = 60.0,
+    timeout: float = TIMEOUT,
 ) -> None:
     """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
 
@@ -53,12 +52,8 @@ def report(
 
 def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
     if source.startswith(WANDB):
-        from posenc.analysis.wandb_runs import parse_source, read_group
-
         entity, project, group = parse_source(source)
         return read_group(entity, project, group, timeout=timeout), Path(f"report-{group}")
-    from posenc.analysis.sweep import read_folder
-
     return read_folder(Path(source)), Path(source)
 
 

@@ -1,22 +1,21 @@
-"""The language models that benchmarks/peers.py compares: ours and its peers, built at one shape.
+"""The language models that benchmarks/peers.py compares, built with one shape: ours and other implementations.
 
-Common to all: width, layers, heads, a feed-forward network four times as wide, the vocabulary, an output tied to the
-embedding, rotary positions with base 10,000 on all channels of every head, no dropout, no key-value cache. Each peer
-is at the settings that are fastest among those its author documents; where that depends on the machine (fused or plain
-attention), both are measured.
+All have the same width, layers, heads, feed-forward width (4 D) and vocabulary, an output tied to the embedding, and
+rotary positions with base 10,000 on all channels of every head; no dropout, no key-value cache. Each has the fastest
+settings that its authors document; where that depends on the machine (fused or eager attention), both are measured.
 
-Where a peer has no option to do as we do, we do as it does: Llama has RMSNorm and a gated feed-forward network, so
-beside it stands our own model of that kind. With equal weights, litgpt, x-transformers, Llama and GPTNeoX compute
-what our model beside them computes (tests/benchmarks/test_contenders.py). What still differs:
+If an implementation cannot be configured like ours, ours is configured like it: Llama has RMSNorm and a gated
+feed-forward network, so it is compared with our model of that kind. With equal weights, litgpt, x-transformers, Llama
+and GPTNeoX compute what our model does (tests/benchmarks/test_implementations.py). The remaining differences:
 
-    litgpt          its LayerNorm has a bias. It is measured with whole logits and with its own chunked loss, and so
-                    are we, so that memory is not won by one trick.
-    x-transformers  q, k and v are three projections; the gain of its LayerNorm is a product of its own; a tied
-                    output multiplies the logits by a constant.
+    litgpt          its LayerNorm has a bias. Both litgpt and ours are measured with whole logits and with a chunked
+                    loss, so that a difference in memory is not due to the loss alone.
+    x-transformers  q, k and v are three projections; the weight of its LayerNorm is a separate product; a tied output
+                    multiplies the logits by a constant.
     Llama           q, k and v are three projections, and so are the feed-forward network's gate and value.
     GPTNeoX         LayerNorm and the feed-forward network have biases.
-    RoFormer        norms after the layers and after the embedding, biases everywhere, token types, a further
-                    projection before the output: another model, of the same size.
+    RoFormer        norms after the layers and after the embedding, biases everywhere, token types, an additional
+                    projection before the output: another model of the same size.
 """
 
 from collections.abc import Callable
@@ -34,13 +33,13 @@ BASE = 10_000.0
 
 PLAIN = Family()
 GATED = Family(norm="rms", activation="swiglu", ratio=8 / 3)
-"""Llama's choices; three matrices that are 8/3 D wide have the weights of two that are 4 D wide."""
+"""Llama's architecture; three matrices of width 8/3 D have as many weights as two of width 4 D."""
 
 
 class Shape(NamedTuple):
-    """What all contenders have in common."""
+    """The shape that all implementations share."""
 
-    vocabulary: int
+    vocab_size: int
     context: int
     layers: int
     width: int
@@ -58,40 +57,38 @@ def whole(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def litgpt_chunked(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    """litgpt's own loss, whose output and cross-entropy are made 128 tokens at a time, as in its fine-tuning."""
+    """litgpt's own loss, with logits and cross-entropy in chunks of 128 tokens, as in its fine-tuning."""
     from litgpt.utils import chunked_cross_entropy
 
     return chunked_cross_entropy(model(inputs, lm_head_chunk_size=128), targets)
 
 
-class Contender(NamedTuple):
+class Implementation(NamedTuple):
     """One row of the table.
 
     Attributes:
         name: in the table.
-        module: what must be importable.
-        package: what it is called in the package index, for its version.
-        settings: those that are not the same for all, in words.
+        package: its name in the package index.
+        settings: those that differ between implementations.
         build: a shape -> a module, tokens (B, T) -> logits (B, T, V).
-        beside: the name of our model that it is compared with.
-        loss: of the model on inputs and targets, (B, T) each; ours makes no whole logits of a large vocabulary.
+        reference: the name of our model that it is compared with.
+        loss: of the model on inputs and targets, (B, T) each; ours is chunked for a large vocabulary.
     """
 
     name: str
-    module: str
     package: str
     settings: str
     build: Callable[[Shape], nn.Module]
-    beside: str = "posenc"
+    reference: str = "posenc"
     loss: Callable[[Any, Tensor, Tensor], Tensor] = whole
 
     @property
     def installed(self) -> bool:
-        return find_spec(self.module) is not None
+        return find_spec(self.package.replace("-", "_")) is not None
 
 
 class Logits(nn.Module):
-    """A model of Hugging Face that answers with its logits alone: tokens (B, T) -> (B, T, V)."""
+    """A Hugging Face model that returns only its logits: tokens (B, T) -> (B, T, V)."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -104,7 +101,7 @@ class Logits(nn.Module):
 def ours(shape: Shape, family: Family) -> nn.Module:
     """posenc's transformer with pos=rope."""
     return Transformer(
-        shape.vocabulary,
+        shape.vocab_size,
         shape.context,
         shape.layers,
         shape.width,
@@ -116,7 +113,7 @@ def ours(shape: Shape, family: Family) -> nn.Module:
 
 
 def litgpt(shape: Shape) -> nn.Module:
-    """litgpt's GPT. Its RMSNorm would have our number of gains, but is slower than torch's LayerNorm."""
+    """litgpt's GPT. Its RMSNorm would have no bias either, but is slower than torch's LayerNorm."""
     from litgpt.config import Config
     from litgpt.model import GPT
 
@@ -126,7 +123,7 @@ def litgpt(shape: Shape) -> nn.Module:
             n_layer=shape.layers,
             n_embd=shape.width,
             n_head=shape.heads,
-            padded_vocab_size=shape.vocabulary,
+            padded_vocab_size=shape.vocab_size,
             norm_class_name="LayerNorm",
             parallel_residual=False,
             rotary_percentage=1.0,
@@ -136,7 +133,7 @@ def litgpt(shape: Shape) -> nn.Module:
         )
     )
     model.apply(model._init_weights)
-    model.transformer.wte.weight = model.lm_head.weight  # what its training does with tie_embeddings
+    model.transformer.wte.weight = model.lm_head.weight  # as its training does with tie_embeddings
     return model
 
 
@@ -147,7 +144,7 @@ def x_transformers(shape: Shape, flash: bool) -> nn.Module:
     layers = Decoder if shape.causal else Encoder
     kernels = {f"enable_{kernel}": True for kernel in ("flash", "math", "mem_efficient", "cudnn")}
     return TransformerWrapper(
-        num_tokens=shape.vocabulary,
+        num_tokens=shape.vocab_size,
         max_seq_len=shape.context,
         tie_embedding=True,
         tie_embedding_scale=1.0,
@@ -157,7 +154,7 @@ def x_transformers(shape: Shape, flash: bool) -> nn.Module:
             heads=shape.heads,
             attn_dim_head=shape.head_dim,
             attn_flash=flash,
-            attn_attend_sdp_kwargs=kernels,  # those that torch lets everyone else choose from
+            attn_attend_sdp_kwargs=kernels,  # the kernels that the other implementations may use
             rotary_pos_emb=True,
             rotary_emb_dim=shape.head_dim,
             ff_mult=4,
@@ -204,7 +201,7 @@ def gpt_neox(shape: Shape, attention: str) -> nn.Module:
 
 
 def roformer(shape: Shape) -> nn.Module:
-    """transformers' RoFormer with its head for masked language modelling."""
+    """transformers' RoFormer for masked language modelling."""
     from transformers import RoFormerConfig, RoFormerForMaskedLM
 
     return Logits(
@@ -222,15 +219,15 @@ def roformer(shape: Shape) -> nn.Module:
 
 
 def _hugging_face(shape: Shape, attention: str) -> dict[str, Any]:
-    """What every model of Hugging Face is told; attention is eager or SDPA."""
+    """The settings that all Hugging Face models share; attention is "eager" or SDPA."""
     from transformers import AttentionInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    # Its own "sdpa" builds a mask while it is compiled (torch before 2.14), and with a mask there is no flash kernel.
-    # Under any other name the model leaves the mask out and asks for is_causal, which is the faster in either case.
+    # When compiled, its own "sdpa" builds a mask (torch before 2.14), which rules out the flash kernel. Under any other
+    # name the model sets is_causal instead, which is faster with and without compilation.
     AttentionInterface.register(SDPA, sdpa_attention_forward)
     return {
-        "vocab_size": shape.vocabulary,
+        "vocab_size": shape.vocab_size,
         "max_position_embeddings": shape.context,
         "num_hidden_layers": shape.layers,
         "hidden_size": shape.width,
@@ -247,27 +244,22 @@ def _hugging_face(shape: Shape, attention: str) -> dict[str, Any]:
 SDPA = "sdpa_without_mask"
 """The name under which torch's fused attention is registered with transformers."""
 
-OURS = Contender(
-    "posenc", "posenc", "posenc", "LayerNorm without bias, GELU", partial(ours, family=PLAIN), loss=loss_of
-)
-OURS_WHOLE = OURS._replace(name="posenc, whole logits", loss=whole)
-OURS_GATED = Contender(
-    "posenc, SwiGLU",
-    "posenc",
-    "posenc",
-    "RMSNorm, SwiGLU",
-    partial(ours, family=GATED),
-    beside="posenc, SwiGLU",
-    loss=loss_of,
-)
 
-LITGPT = Contender("litgpt", "litgpt", "litgpt", "SDPA, LayerNorm with bias, GELU", litgpt)
+def _ours(name: str, settings: str, family: Family) -> Implementation:
+    build = partial(ours, family=family)
+    return Implementation(name, "posenc", settings, build, reference=name, loss=loss_of)
+
+
+OURS = _ours("posenc", "LayerNorm without bias, GELU", PLAIN)
+OURS_WHOLE = OURS._replace(name="posenc, whole logits", loss=whole)
+OURS_GATED = _ours("posenc, SwiGLU", "RMSNorm, SwiGLU", GATED)
+
+LITGPT = Implementation("litgpt", "litgpt", "SDPA, LayerNorm with bias, GELU", litgpt)
 LITGPT_CHUNKED = LITGPT._replace(name="litgpt, chunked loss", loss=litgpt_chunked)
 
 X_TRANSFORMERS = [
-    Contender(
+    Implementation(
         f"x-transformers, {kind}",
-        "x_transformers",
         "x-transformers",
         f"attn_flash={flash}, LayerNorm without bias, GELU",
         partial(x_transformers, flash=flash),
@@ -275,32 +267,23 @@ X_TRANSFORMERS = [
     for kind, flash in (("flash", True), ("plain", False))
 ]
 
-LLAMA = [
-    Contender(
-        f"Llama, {kind}",
-        "transformers",
-        "transformers",
-        f"attention {kind}, RMSNorm, SwiGLU",
-        partial(llama, attention=name),
-        beside="posenc, SwiGLU",
-    )
-    for kind, name in (("SDPA", SDPA), ("eager", "eager"))
-]
 
-GPT_NEOX = [
-    Contender(
-        f"GPTNeoX, {kind}",
-        "transformers",
-        "transformers",
-        f"attention {kind}, LayerNorm and feed-forward network with biases, GELU",
-        partial(gpt_neox, attention=name),
-    )
-    for kind, name in (("SDPA", SDPA), ("eager", "eager"))
-]
+def _transformers(name: str, settings: str, build: Callable[..., nn.Module]) -> list[Implementation]:
+    """With fused and with eager attention."""
+    return [
+        Implementation(
+            f"{name}, {kind}",
+            "transformers",
+            f"attention {kind}, {settings}",
+            partial(build, attention=attention),
+        )
+        for kind, attention in (("SDPA", SDPA), ("eager", "eager"))
+    ]
 
-ROFORMER = Contender(
-    "RoFormer", "transformers", "transformers", "its one attention, norms after layers, GELU", roformer
-)
+
+LLAMA = [one._replace(reference=OURS_GATED.name) for one in _transformers("Llama", "RMSNorm, SwiGLU", llama)]
+GPT_NEOX = _transformers("GPTNeoX", "LayerNorm and feed-forward network with biases, GELU", gpt_neox)
+ROFORMER = Implementation("RoFormer", "transformers", "its one attention, norms after layers, GELU", roformer)
 
 CAUSAL = [OURS, OURS_WHOLE, OURS_GATED, LITGPT, LITGPT_CHUNKED, *X_TRANSFORMERS, *LLAMA, *GPT_NEOX]
 MASKED = [OURS, ROFORMER, *X_TRANSFORMERS]

@@ -1,0 +1,61 @@
+"""Timing in interleaved rounds: a slow moment of the machine slows everything in its round.
+
+Ratios are therefore computed within each round.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+Name = TypeVar("Name")
+
+
+class Spread(NamedTuple):
+    """Median and range over the rounds."""
+
+    median: float
+    min: float
+    max: float
+
+    def text(self, form: str) -> str:
+        """Like 1.23 (1.18 to 1.30), each number in the given format."""
+        return f"{self.median:{form}} ({self.min:{form}} to {self.max:{form}})"
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Of one value per round."""
+    every = list(values)
+    return Spread(statistics.median(every), min(every), max(every))
+
+
+def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
+    """One per round."""
+    return [above / below for above, below in zip(numerators, denominators, strict=True)]
+
+
+def elapsed(function: Callable[[], object]) -> float:
+    """Seconds that one call takes, until the accelerator is idle."""
+    from torch.utils.benchmark import timer  # here, since start.py does without torch
+
+    start = timer()
+    function()
+    return timer() - start
+
+
+def time_interleaved(
+    functions: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int = 1
+) -> dict[Name, list[float]]:
+    """Seconds per function and round. Each round starts with another function.
+
+    Args:
+        functions: by name.
+        rounds: timed rounds.
+        warm_up: untimed rounds before them.
+    """
+    seconds: dict[Name, list[float]] = {name: [] for name in functions}
+    names = list(functions)
+    for _ in range(warm_up + rounds):
+        for name in names:
+            seconds[name].append(elapsed(functions[name]))
+        names = names[1:] + names[:1]
+    return {name: values[warm_up:] for name, values in seconds.items()}
