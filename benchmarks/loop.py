@@ -56,7 +56,7 @@ def keep_compiled() -> AbstractContextManager[object]:
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_overrides("as for train.py: model=small batch_size=64")
+    parser.add_argument("overrides", nargs="*", help="as for train.py: model=small batch_size=64")
     parser.add_rounds(8, steps=40)
     given = parser.parse_args()
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}

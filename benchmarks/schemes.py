@@ -33,7 +33,7 @@ def training_step(overrides: list[str], device: torch.device) -> Callable[[], to
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_overrides("as for train.py: model=base context=1024 batch_size=32")
+    parser.add_argument("overrides", nargs="*", help="as for train.py: model=base context=1024 batch_size=32")
     parser.add_argument(
         "--schemes",
         default=SCHEMES,

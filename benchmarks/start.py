@@ -44,7 +44,7 @@ Phases = dict[str, tuple[float, float]]
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_overrides("as for train.py; by default experiment=kjv_tiny")
+    parser.add_argument("overrides", nargs="*", help="as for train.py; by default experiment=kjv_tiny")
     parser.add_argument("--loggers", nargs="+", choices=("csv", "wandb"), default=["csv", "wandb"])
     parser.add_argument("--threads", type=positive, help="OMP_NUM_THREADS of the runs")
     parser.add_rounds(5)
