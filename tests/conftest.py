@@ -27,7 +27,15 @@ ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
 SCHEMES = ("none", "learned", "sinusoidal", "rope")
 
+LONGEST = ("faults", "slurm", "devices", "report", "command_line", "run", "loggers", "gpu_figures")
+"""Test files of more than a minute."""
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: a worker that starts on one near the end keeps the others waiting."""
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
 
 
 def python(

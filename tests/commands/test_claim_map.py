@@ -95,6 +95,7 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     blocks = [
         {"arms": ["pos=rope", "pos=sinusoidal optim.lr=0.006"]},
         {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003"},
+        {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003", "units": [9]},
     ]
     plan = {"experiment": "claim_map", "unit": 10, "units": [1], "seeds": [0], "search_seeds": [9], "blocks": blocks}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
@@ -104,7 +105,7 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     backbone, alternatives = backbone_of(study, "text")
     assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.006)]
     assert {name: [one.lr for one in group] for name, group in alternatives.items()} == {
-        "sinusoidal, learning rate 0.003": [0.003]
+        "sinusoidal, learning rate 0.003": [0.003, 0.003]
     }
 
 

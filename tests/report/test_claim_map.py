@@ -1,8 +1,11 @@
 import re
 from dataclasses import replace
 
+import pytest
+from matplotlib.collections import LineCollection
+
 from posenc.analysis.claim_map import advantage
-from posenc.report.claim_map import table
+from posenc.report.claim_map import figure, table
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
 
@@ -38,3 +41,20 @@ def test_the_loss_of_rope_is_that_of_its_own_runs():
     runs = [run for run in with_loss(SLOW, 2.4) if (run.pos, run.seed, run.tokens) != ("rope", *SLOW[1:])]
     own = [run.val_loss for run in runs if (run.pos, run.tokens) == ("rope", SLOW[2])]
     assert cells(runs, 3)[2] == f"{sum(own) / 2:.3f}"
+
+
+def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_bound():
+    runs = with_loss(("sinusoidal", 2, 16 * UNIT), 1.31)
+    shorter = [run for run in runs if run.pos != "rope" or run.seed < 2 or run.tokens <= 8 * UNIT]
+    first, *_, last = advantage(runs, "rope", "sinusoidal")
+    above = figure([first, last], {}, {}, "sinusoidal", {}).axes[0]
+    (bar,) = (drawn for drawn in above.collections if isinstance(drawn, LineCollection))
+    assert bar.get_segments()[0][:, 1] == pytest.approx([last.advantage.low, last.advantage.high])
+    assert marks(above, "^") == [(UNIT, 1.0)] * 3
+    without = figure(advantage(shorter, "rope", "sinusoidal")[-1:], {}, {}, "sinusoidal", {}).axes[0]
+    assert marks(without, "v") == [(16 * UNIT, 2.0)]
+
+
+def marks(axes, marker):
+    drawn = [line for line in axes.lines if line.get_marker() == marker]
+    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in drawn]

@@ -174,7 +174,7 @@ def reproduction(arms: Sequence[Arm], baseline: str, budget: int) -> Reproductio
         return None
     (held,) = (arm.runs for arm in arms if arm.scheme == baseline)
     first = max(float(run.curve["step"][0]) for run in held)
-    points = {point.other / curves.budget: point for point in curves.points}
+    points = dict(zip(curves.fractions(), curves.points, strict=True))
     known = [fraction for fraction in points if fraction * budget >= first]
     ours = {arm.scheme: thresholds(arm.runs, held, budget, known) for arm in arms if arm.speed_ups}
     rows = [

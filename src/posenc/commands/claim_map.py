@@ -84,11 +84,11 @@ def backbone_of(study: Study, corpus: str) -> "tuple[list[Result], dict[str, lis
     """The backbone's results on a corpus, and those of the plan's alternatives to the baseline by name."""
     from posenc.analysis.results import BACKBONE
 
-    alternatives = {
-        f"{BASELINE}, {block['alternative']}": study.of_block(block, corpus)
-        for block in study.plan["blocks"]
-        if "alternative" in block
-    }
+    alternatives: dict[str, list[Result]] = {}
+    for block in study.plan["blocks"]:
+        if "alternative" in block:
+            name = f"{BASELINE}, {block['alternative']}"
+            alternatives.setdefault(name, []).extend(study.of_block(block, corpus))
     apart = {result.key for result in itertools.chain(*alternatives.values())}
     results = (result for result in study.results if result.corpus == corpus and result.setting == BACKBONE)
     return [result for result in results if result.key not in apart], alternatives

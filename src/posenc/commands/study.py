@@ -163,7 +163,9 @@ class Study:
         """The key of the run of these overrides on a corpus."""
         from posenc.analysis.results import key_of
 
-        configuration = _flat(tuple(overrides))
+        budget = dict(one.split("=") for one in overrides if one.startswith(("steps=", "seed=")))
+        shared = tuple(one for one in overrides if one.partition("=")[0] not in budget)  # composed once for all budgets
+        configuration = {**_flat(shared), **{name: int(value) for name, value in budget.items()}}
         defaults = _defaults(self.experiment, configuration["pos"], configuration["intervention"])
         return key_of(configuration, corpus, defaults, self.plan["search_seeds"])
 
