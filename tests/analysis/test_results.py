@@ -27,6 +27,7 @@ def test_own_hyperparameters_have_columns_and_make_no_other_setting():
 
 def test_a_setting_names_what_differs_from_the_experiment_and_from_the_files_of_its_choices():
     assert setting(**{"model.width": 64}) == "model.width=64"
+    assert setting(**{"optim.weight_decay": 0.0}) == "optim.weight_decay=0.0"
     given = {"intervention": "offset_bias", "intervention.strength": 4, "intervention.offsets": [2]}
     assert setting(**given) == "intervention=offset_bias intervention.strength=4 intervention.offsets=[2]"
 

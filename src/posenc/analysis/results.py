@@ -19,8 +19,9 @@ from posenc.storage.csv_files import read_csv
 BACKBONE, SEARCH = "backbone", "search"
 
 FACTORS = (
-    "model", "model.width", "model/family", "attention", "objective", "tokenizer", "tokenizer.vocab_size", "context",
-    "batch_size",
+    "model", "model.layers", "model.width", "model.heads", "model/family", "attention", "objective", "tokenizer",
+    "tokenizer.vocab_size", "context", "batch_size", "optim", "optim.betas", "optim.weight_decay", "optim.clip",
+    "schedule", "schedule.warmup", "schedule.min_lr_ratio",
 )  # fmt: skip
 """Keys that may differ from the backbone in addition to scheme, hyperparameters, seed and budget."""
 
