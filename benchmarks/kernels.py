@@ -65,7 +65,7 @@ def measure(shape: Shape, device: torch.device, compiled: bool, rounds: int, ste
         step()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    seconds = [elapsed(lambda: [step() for _ in range(steps)]) / steps for _ in range(rounds)]
+    seconds = [elapsed(step, steps) for _ in range(rounds)]
     peak = torch.cuda.max_memory_allocated() or None  # 0 on the CPU
     return Measured(seconds, profiled(step, shape, device, steps), peak)
 

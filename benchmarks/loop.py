@@ -8,7 +8,6 @@ are not counted.
 import os
 import statistics
 import tempfile
-from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
@@ -49,14 +48,9 @@ def bare_loop(config: Any, choices: dict[str, str]) -> float:
     return 1000 * elapsed(lambda: train(range(WARM_UP, WARM_UP + config.steps))) / config.steps
 
 
-def keep_compiled() -> AbstractContextManager[object]:
-    """Reuse compiled code between rounds: a run would discard it, since the next may have another scheme."""
-    return patch("torch.compiler.reset")
-
-
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_overrides("as for train.py: model=small batch_size=64")
+    parser.add_argument("overrides", nargs="*", help="as for train.py: model=small batch_size=64")
     parser.add_rounds(8, steps=40)
     given = parser.parse_args()
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
@@ -74,7 +68,8 @@ def main() -> None:
         steps = [f"steps={given.steps}", f"eval_every={given.steps}", "name=loop", "rerun=true", f"runs={folder}"]
         config, choices = composed(CONF, [*steps, *given.overrides])
         config.trainer.compile = build(config, "trainer").compiles()  # however few the steps
-        with keep_compiled():
+        # A run discards compiled code, since the next may have another scheme; here it is reused between rounds.
+        with patch("torch.compiler.reset"):
             for _ in range(given.rounds + 1):  # the first is a warm-up
                 lightning.append(run_phases(config, choices))
                 bare.append(bare_loop(config, choices))

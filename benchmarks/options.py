@@ -20,10 +20,6 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
-    def add_overrides(self, description: str) -> None:
-        """Overrides of the configuration, as for train.py."""
-        self.add_argument("overrides", nargs="*", help=description)
-
     def add_device(self) -> None:
         self.add_argument("--device", type=device, default="auto", metavar="{auto,cpu,cuda}")
 

@@ -161,9 +161,8 @@ def prepare(given: argparse.Namespace, shape: Shape, batch: tuple[Tensor, Tensor
 
 def measure(given: argparse.Namespace, shape: Shape, ready: Sequence[Training]) -> list[Row]:
     """One row per implementation."""
-    tokens = given.steps * given.batch * given.context
-    functions = {one.implementation.name: (lambda one=one: [one.step() for _ in range(given.steps)]) for one in ready}
-    times = time_interleaved(functions, given.rounds)
+    tokens = given.batch * given.context
+    times = time_interleaved({one.implementation.name: one.step for one in ready}, given.rounds, given.steps)
     peak = DENSE_BF16.get(hardware(given.device)) if given.precision == "bf16" else None
     rows = []
     for one in ready:

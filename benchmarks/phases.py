@@ -22,16 +22,14 @@ from typing import Any
 STARTED = time.monotonic()
 
 PHASES = {
-    "posenc.data.prepare": ("prepare", "data"),
-    "posenc.config.instantiate": ("build_model", "model"),
-    "posenc.training.trainer": ("build_trainer", "trainer"),
-    "posenc.tracking.loggers": ("weights_and_biases", "logger"),
-    "lightning.pytorch.trainer.trainer": ("Trainer.fit", "set-up of the fit"),
+    "posenc.data.prepare": ("prepare", "data", True),
+    "posenc.config.instantiate": ("build_model", "model", True),
+    "posenc.training.trainer": ("build_trainer", "trainer", True),
+    "posenc.tracking.loggers": ("weights_and_biases", "logger", True),
+    "lightning.pytorch.trainer.trainer": ("Trainer.fit", "set-up of the fit", True),
+    "posenc.training.module": ("LanguageModel.training_step", "first step", False),
 }
-"""By module: a function, and the phase that its call is."""
-
-FIRST_STEP = {"posenc.training.module": ("LanguageModel.training_step", "first step")}
-"""The same for a phase that starts with the first call and does not end."""
+"""By module: a function, its phase, and whether the phase ends with the call. Otherwise only the first call counts."""
 
 SUBPACKAGES = ("torch._dynamo",)
 """Packages within a package that are counted separately."""
@@ -80,9 +78,7 @@ class ImportTracer(MetaPathFinder):
         finally:  # an optional import may fail
             self.spans.end(index)
         if name in PHASES:
-            self.trace(module, *PHASES[name], ends=True)
-        if name in FIRST_STEP:
-            self.trace(module, *FIRST_STEP[name], ends=False)
+            self.trace(module, *PHASES[name])
 
     def trace(self, module: ModuleType, path: str, phase: str, ends: bool) -> None:
         """Replace a function by one that records its calls."""

@@ -35,7 +35,7 @@ class Result(NamedTuple):
 
     Attributes:
         error: the largest against float64; None for a copy.
-        seconds: per round; empty if not timed.
+        seconds: per call, by round; empty if not timed.
     """
 
     implementation: str
@@ -56,44 +56,33 @@ def measure(
             if one.compiles:
                 rotations[f"{one.name}, compiled", one.layout] = torch.compile(one.build(q), dynamic=False)
     errors = {name: largest_error(rotate, layout, q, k, gradients) for (name, layout), rotate in rotations.items()}
-    functions = {name: rotation(rotate, q, k, gradients, given.steps) for (name, _), rotate in rotations.items()}
-    functions[COPY] = copies(q, k, given.steps)
-    seconds = time_interleaved(functions, given.rounds, warm_up=2)
+    functions = {name: rotation(rotate, q, k, gradients) for (name, _), rotate in rotations.items()}
+    functions[COPY] = copies(q, k)
+    seconds = time_interleaved(functions, given.rounds, given.steps, warm_up=2)
     results = [Result(COPY, None, seconds[COPY]), Result("float64, rounded", rounding_error(q, k, gradients))]
     return results + [Result(name, error, seconds[name]) for name, error in errors.items()]
 
 
-def rotation(rotate: Rotate, q: Tensor, k: Tensor, gradients: Pair, steps: int) -> Callable[[], None]:
-    """Forward and backward, `steps` times."""
+def rotation(rotate: Rotate, q: Tensor, k: Tensor, gradients: Pair) -> Callable[[], object]:
+    """Forward and backward."""
     arguments = [x.clone().requires_grad_() for x in (q, k)]
     outputs = [x.clone() for x in gradients]
-
-    def run() -> None:
-        for _ in range(steps):
-            torch.autograd.grad(rotate(*arguments), arguments, outputs)
-
-    return run
+    return lambda: torch.autograd.grad(rotate(*arguments), arguments, outputs)
 
 
-def copies(q: Tensor, k: Tensor, steps: int) -> Callable[[], None]:
+def copies(q: Tensor, k: Tensor) -> Callable[[], object]:
     """Copies of as many bytes as `rotation` must move."""
     to_q, to_k = torch.empty_like(q), torch.empty_like(k)
-
-    def run() -> None:
-        for _ in range(2 * steps):
-            to_q.copy_(q)
-            to_k.copy_(k)
-
-    return run
+    return lambda: (to_q.copy_(q), to_k.copy_(k), to_q.copy_(q), to_k.copy_(k))
 
 
-def result_table(steps: int, dtype: torch.dtype, results: dict[Size, list[Result]]) -> str:
+def result_table(dtype: torch.dtype, results: dict[Size, list[Result]]) -> str:
     """One row per implementation, one column per size."""
     rows = []
     for every in zip(*results.values(), strict=True):
         errors = [result.error for result in every if result.error is not None]
         cells = [
-            cell(result, copy.seconds, steps * size.bytes_moved(dtype))
+            cell(result, copy.seconds, size.bytes_moved(dtype))
             for result, (size, (copy, *_)) in zip(every, results.items(), strict=True)
         ]
         rows.append([every[0].implementation, f"{max(errors):.1e}" if errors else "-", *cells])
@@ -148,7 +137,7 @@ def main() -> None:
         precision: {size: measure(given, implementations, size, PRECISIONS[precision]) for size in given.sizes}
         for precision in given.precision
     }
-    tables = {name: result_table(given.steps, PRECISIONS[name], by_size) for name, by_size in results.items()}
+    tables = {name: result_table(PRECISIONS[name], by_size) for name, by_size in results.items()}
     text = page(given, implementations, tables)
     print(text)
     if given.out:

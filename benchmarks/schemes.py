@@ -33,7 +33,7 @@ def training_step(overrides: list[str], device: torch.device) -> Callable[[], to
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_overrides("as for train.py: model=base context=1024 batch_size=32")
+    parser.add_argument("overrides", nargs="*", help="as for train.py: model=base context=1024 batch_size=32")
     parser.add_argument(
         "--schemes",
         default=SCHEMES,
@@ -47,14 +47,12 @@ def main() -> None:
     torch._dynamo.config.recompile_limit = 64  # each scheme is a graph of its own
     names = given.schemes.split(",")
     steps = {name: training_step([*given.overrides, *f"pos={name}".split()], given.device) for name in names}
-    functions = {name: (lambda step=step: [step() for _ in range(given.steps)]) for name, step in steps.items()}
-    times = time_interleaved(functions, given.rounds, warm_up=2)
+    times = time_interleaved(steps, given.rounds, given.steps, warm_up=2)
     print(f"{environment(given.device)}, bf16; {' '.join(given.overrides) or 'default'}\n")
     rows = []
     for name, seconds in times.items():
         low, median, high = statistics.quantiles(ratios(seconds, times["sinusoidal"]), n=4)
-        milliseconds = 1000 * statistics.median(seconds) / given.steps
-        rows.append([name, f"{milliseconds:.1f}", f"{median:.3f}", f"{low:.3f} to {high:.3f}"])
+        rows.append([name, f"{1000 * statistics.median(seconds):.1f}", f"{median:.3f}", f"{low:.3f} to {high:.3f}"])
     print(table(["scheme", "ms per step, median", "relative to sinusoidal, median", "quartiles"], rows))
 
 

@@ -44,7 +44,7 @@ Phases = dict[str, tuple[float, float]]
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_overrides("as for train.py; by default experiment=kjv_tiny")
+    parser.add_argument("overrides", nargs="*", help="as for train.py; by default experiment=kjv_tiny")
     parser.add_argument("--loggers", nargs="+", choices=("csv", "wandb"), default=["csv", "wandb"])
     parser.add_argument("--threads", type=positive, help="OMP_NUM_THREADS of the runs")
     parser.add_rounds(5)
@@ -84,20 +84,20 @@ def event_times(command: Sequence[str], environment: Mapping[str, str]) -> Times
 def observe(command: Sequence[str], environment: Mapping[str, str], runs: Path) -> tuple[float, Times]:
     """Run a command that writes to `runs`; its start and the time of each event, by time.monotonic."""
     events: Times = {}
+    file = runs / "output.txt"  # a pipe that is full would block the process
     start = time.monotonic()
-    # The output goes to a file: a full pipe would block the process.
-    with (runs / "output.txt").open("w+") as output:
-        process = subprocess.Popen(command, cwd=ROOT, env=dict(environment), stdout=output, stderr=subprocess.STDOUT)
+    with (
+        file.open("w") as output,
+        subprocess.Popen(command, cwd=ROOT, env=dict(environment), stdout=output, stderr=output) as process,
+    ):
         while process.poll() is None:
             now = time.monotonic()
             events = dict.fromkeys(reached(runs), now) | events
             time.sleep(POLL_SECONDS)
         now = time.monotonic()
-        events = dict.fromkeys([*reached(runs), END], now) | events
-        output.seek(0)
-        if process.returncode:
-            sys.exit(f"start.py: {' '.join(command)} failed:\n{output.read()}")
-    return start, events
+    if process.returncode:
+        sys.exit(f"start.py: {' '.join(command)} failed:\n{file.read_text()}")
+    return start, dict.fromkeys([*reached(runs), END], now) | events
 
 
 def reached(runs: Path) -> list[str]:

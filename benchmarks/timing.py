@@ -33,29 +33,31 @@ def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> list[f
     return [above / below for above, below in zip(numerators, denominators, strict=True)]
 
 
-def elapsed(function: Callable[[], object]) -> float:
-    """Seconds that one call takes, until the accelerator is idle."""
+def elapsed(function: Callable[[], object], calls: int = 1) -> float:
+    """Seconds per call, until the accelerator is idle."""
     from torch.utils.benchmark import timer  # here, since start.py does without torch
 
     start = timer()
-    function()
-    return timer() - start
+    for _ in range(calls):
+        function()
+    return (timer() - start) / calls
 
 
 def time_interleaved(
-    functions: Mapping[Name, Callable[[], object]], rounds: int, warm_up: int = 1
+    functions: Mapping[Name, Callable[[], object]], rounds: int, calls: int = 1, warm_up: int = 1
 ) -> dict[Name, list[float]]:
-    """Seconds per function and round. Each round starts with another function.
+    """Seconds per call, by function and round. Each round starts with another function.
 
     Args:
         functions: by name.
         rounds: timed rounds.
+        calls: consecutive calls of a function in a round.
         warm_up: untimed rounds before them.
     """
     seconds: dict[Name, list[float]] = {name: [] for name in functions}
     names = list(functions)
     for _ in range(warm_up + rounds):
         for name in names:
-            seconds[name].append(elapsed(functions[name]))
+            seconds[name].append(elapsed(functions[name], calls))
         names = names[1:] + names[:1]
     return {name: values[warm_up:] for name, values in seconds.items()}

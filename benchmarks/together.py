@@ -40,7 +40,7 @@ def losses(runs: Path) -> dict[str, list[tuple[str, str]]]:
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_overrides("the sweep, as for train.py -m: model=tiny seed=0,1")
+    parser.add_argument("overrides", nargs="*", help="the sweep, as for train.py -m: model=tiny seed=0,1")
     parser.add_argument("--at-a-time", default="2", help="numbers of parallel runs: 2,4,8")
     parser.add_rounds(1)
     given = parser.parse_args()

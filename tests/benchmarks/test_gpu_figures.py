@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 
 import pytest
 
@@ -23,10 +24,15 @@ def session(tmp_path_factory):
     return folder, options, process.stdout
 
 
+def command(part):
+    """The quick command of a part."""
+    (line,) = next(one.quick for one in module("gpu_parts").PARTS if one.name == part)
+    return shlex.split(line)
+
+
 def quick(part):
     """The output of a part's quick command, in a copy of a warm Python instead of a fresh one."""
-    (line,) = next(one.quick for one in module("gpu_parts").PARTS if one.name == part)
-    process = python(*shlex.split(line))
+    process = python(*command(part))
     assert process.returncode == 0, process.stderr
     return process.stdout
 
@@ -86,8 +92,15 @@ def test_the_loop_of_a_run_is_compared_with_a_bare_one():
     assert "times as long as the bare loop" in output
 
 
-def test_parallel_runs_have_the_curves_of_sequential_ones():
-    output = quick("together")
+def test_parallel_runs_have_the_curves_of_sequential_ones(monkeypatch, capsys):
+    def run(words, cwd, check, env, **_):
+        process = python(*words[1:], cwd=cwd, env=env)
+        assert process.returncode == 0 or not check, process.stderr
+
+    monkeypatch.setattr(subprocess, "run", run)  # the sweeps run in copies of a warm Python
+    monkeypatch.setattr("sys.argv", command("together"))
+    module("together").main()
+    output = capsys.readouterr().out
     assert set(cells(output)) >= {"1", "2"}
     assert "2 of 2 curves bitwise equal" in output
 

@@ -1,26 +1,38 @@
 """benchmarks/start.py at toy size, and the help of all scripts."""
 
 import json
-from pathlib import Path
+import subprocess
 
 import pytest
 
-from tests.benchmarks.scripts import script
+from tests import warm
+from tests.benchmarks.scripts import module, script
 from tests.conftest import ROOT
 
 EVENTS = ("run directory created", "Lightning initialised", "first step done", "process exited")
 FILES = sorted((ROOT / "benchmarks").glob("*.py"))
 SCRIPTS = [file.stem for file in FILES if "Parser(__doc__)" in file.read_text()]
+ROUND = ("--rounds", "1", "--loggers", "csv")
 
 
-def start(*arguments: str | Path):
-    return script("start", *arguments, "--rounds", "1", "--loggers", "csv")
+@pytest.fixture
+def untraced_in_copies(monkeypatch):
+    """Runs train.py in copies of a warm Python, unless its imports are traced."""
+    fresh, copies = subprocess.Popen, warm.python()
+
+    def start(command, cwd, env, **files):
+        copied = command[1] == "train.py"
+        return copies.start(*command[1:], cwd=cwd, env=env) if copied else fresh(command, cwd=cwd, env=env, **files)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
 
 
-def test_a_run_is_timed_to_its_first_step_and_its_seconds_are_all_accounted_for(tmp_path: Path):
-    done = start("experiment=smoke", "trainer=cpu", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "start.md").read_text() == done.stdout
+@pytest.mark.usefixtures("untraced_in_copies")
+def test_a_run_is_timed_to_its_first_step_and_its_seconds_are_all_accounted_for(tmp_path, monkeypatch, capsys):
+    arguments = ("experiment=smoke", "trainer=cpu", *ROUND, "--out", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["start.py", *arguments])
+    module("start").main()
+    assert (tmp_path / "start.md").read_text() == capsys.readouterr().out
     numbers = json.loads((tmp_path / "start.json").read_text())
     assert set(numbers["seconds"]) == {"logger=csv", "--help", "--cfg job"}
     (times,) = numbers["seconds"]["logger=csv"]
@@ -34,7 +46,7 @@ def test_a_run_is_timed_to_its_first_step_and_its_seconds_are_all_accounted_for(
 
 
 def test_a_failed_run_ends_the_benchmark_with_its_message():
-    done = start("experiment=smoke", "pos=roope")
+    done = script("start", "experiment=smoke", "pos=roope", *ROUND)
     assert done.returncode != 0
     assert "pos=roope is not a choice" in done.stderr
     assert "Traceback" not in done.stderr
