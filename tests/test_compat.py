@@ -4,6 +4,7 @@ Seen in torch 2.13.0, lightning 2.6.6, hydra-core 1.3.8 and wandb 0.31.0.
 """
 
 import inspect
+import lzma
 import subprocess
 import sys
 
@@ -29,6 +30,14 @@ def test_torch_casts_reach_buffers_through_apply():
 def test_torch_dynamo_is_imported():
     compat.import_dynamo()
     assert "torch._dynamo" in sys.modules
+
+
+def test_python_leaves_out_what_is_damaged_after_the_first_xz_stream(tmp_path):
+    (tmp_path / "a.xz").write_bytes(lzma.compress(b"a") + b"damaged")
+    with lzma.open(tmp_path / "a.xz") as stream:
+        assert stream.read() == b"a"
+    with compat.open_xz(tmp_path / "a.xz", "rb") as stream, pytest.raises(lzma.LZMAError):
+        stream.read()
 
 
 def test_lightning_asks_for_sigterm_in_every_step():

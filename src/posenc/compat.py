@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
+    import lzma
     import subprocess
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from lightning.pytorch import Trainer
     from torch import Tensor
@@ -56,6 +58,15 @@ def basic_launcher() -> Any:
     from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 
     return BasicLauncher
+
+
+def open_xz(file: "Path", mode: str) -> "lzma.LZMAFile":
+    """Python 3.11: an .xz file, whose damaged second stream raises LZMAError instead of being left out silently."""
+    import lzma
+
+    stream: Any = lzma.LZMAFile(file, mode)  # noqa: SIM115 - closed by the caller
+    stream._buffer.raw._trailing_error = ()
+    return stream
 
 
 def wandb_service() -> "subprocess.Popen[bytes] | None":

@@ -63,7 +63,7 @@ def drop_meta(folder: Path) -> None:
 
 
 def garble_meta(folder: Path) -> None:
-    (folder / META).write_text("{")
+    (folder / META).write_text("[" * 100_000)
 
 
 def other_format(folder: Path) -> None:

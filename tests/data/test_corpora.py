@@ -4,6 +4,7 @@ import codecs
 import gzip
 import json
 import lzma
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -269,6 +270,21 @@ def test_a_name_with_brackets_is_a_file_if_there_is_one(tmp_path):
     assert everything(TextFiles(f"{tmp_path}/book[1].txt")) == b"another"
 
 
+def test_streams_that_are_packed_one_after_the_other_are_one_text_or_refused(tmp_path):
+    second = lzma.compress(b"text" * 999)
+    for stream, sound in ((second, True), (b"damaged" + second[7:], False)):
+        (tmp_path / "a.xz").write_bytes(lzma.compress(b"text") + stream)
+        with nullcontext() if sound else pytest.raises(UserError, match="a.xz cannot be read"):
+            assert everything(TextFiles(str(tmp_path))) == b"text" * 1000
+
+
+def test_a_separator_that_no_line_has_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n <|end|>\ntwo\n" * 99)
+    assert everything(TextFiles(str(tmp_path), separator="<|end|> ")).count(b"\0") == 99
+    with pytest.raises(UserError, match="data.separator=<end> is not a line of any file"):
+        everything(TextFiles(str(tmp_path), separator="<end>"))
+
+
 def test_a_file_packed_twice_is_refused(tmp_path):
     (tmp_path / "a.txt.gz.xz").write_bytes(lzma.compress(gzip.compress(b"text")))
     with pytest.raises(UserError, match="a.txt.gz.xz has no text files"):
@@ -283,8 +299,11 @@ def test_links_are_followed_and_every_text_is_read_once(tmp_path):
     (texts / "itself").symlink_to(".")
     (texts / "linked").symlink_to(other)
     (texts / "z.txt").symlink_to("a.txt")
-    for path in (texts, texts / "**" / "*.txt"):
-        assert everything(TextFiles(str(path))) == b"textsother"
+    assert everything(TextFiles(str(texts))) == b"textsother"
+    with pytest.raises(UserError, match="has no end: the link .*/texts/itself leads to a folder that contains it"):
+        TextFiles(f"{texts}/**/*.txt")
+    (texts / "itself").unlink()
+    assert everything(TextFiles(f"{texts}/**/*.txt")) == b"textsother"
 
 
 def test_a_text_that_changes_while_it_is_read_is_not_taken_for_what_it_was(tmp_path):

@@ -91,7 +91,7 @@ def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
                 raise UserError("its checksum does not match")
             # Maps the open file, not its name, since another process may delete it now.
             return np.memmap(stream, dtype=np.dtype(expected["dtype"]), mode="r")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError, AttributeError) as error:
         raise UserError(f"unreadable: {error}") from error
 
 

@@ -122,7 +122,7 @@ class TextFiles(_Cut):
         separator: the line that ends a document (.txt); None if a file is one text.
 
     Raises:
-        UserError: if there are no such files.
+        UserError: if there are no such files, or, when they are read, none has the separator.
     """
 
     def __init__(self, path: str | None = None, field: str = "text", separator: str | None = None) -> None:
@@ -135,10 +135,15 @@ class TextFiles(_Cut):
         return digest("text", self.survey.sha256)
 
     def chunks(self) -> Iterator[bytes]:
+        separated = self.separator is None
         for file, state in self.files.items():
-            yield from read_file(file, self.field, self.separator)
+            for chunk in read_file(file, self.field, self.separator):
+                separated = separated or END in chunk
+                yield chunk
             if _state(file) != state:
                 raise UserError(f"{file} changed while it was being read: start again")
+        if not separated:
+            raise UserError(f"data.separator={self.separator} is not a line of any file of data.path")
 
 
 def _state(file: Path) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from posenc.compat import open_xz
 from posenc.errors import UserError, needed_for
 
 END = b"\0"
@@ -20,7 +21,7 @@ END = b"\0"
 CHUNK = 1 << 20
 """Bytes to read at once, extended to the end of the line."""
 
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": open_xz}
 
 TEXT_TYPES = ("string", "large_string", "string_view")
 """Types of a column with text, in Arrow's names."""
@@ -51,7 +52,9 @@ def find_files(path: str) -> list[Path]:
 
 def _matches(pattern: Path) -> list[Path]:
     patterns = {pattern.parent, *(parent for parent in pattern.parents if glob.has_magic(str(parent)))}
-    for folder in itertools.chain(*(glob.iglob(f"{parent}/", recursive=True) for parent in patterns)):
+    for folder in map(Path, itertools.chain(*(glob.iglob(f"{parent}/", recursive=True) for parent in patterns))):
+        if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"data.path={pattern} has no end: the link {folder} leads to a folder that contains it")
         try:
             os.listdir(folder)  # glob silently skips folders that it cannot read
         except OSError as error:
@@ -105,7 +108,7 @@ def _line_blocks(file: Path) -> Iterator[list[bytes]]:
 
 
 def _read_txt(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
-    end = None if separator is None else separator.encode()
+    end = None if separator is None else separator.strip().encode()
     position = 0
     for block in _line_blocks(file):
         text = b"".join(block)
