@@ -199,6 +199,11 @@ WRONG_PLACES = [
     Wrong(("-m", "runs={here}/mine", "seed=0,1"), "/mine cannot be written to", made=read_only("mine")),
     Wrong(("cache={here}/file",), "/file cannot be written to: Not a directory", files={"file": b""}),
     Wrong(("cache={here}/mine",), "/mine cannot be written to: Permission denied", made=read_only("mine")),
+    Wrong(
+        ("cache={here}/link",),
+        "/link cannot be written to: No such file or directory",
+        made=lambda here: (here / "link").symlink_to("nowhere"),
+    ),
     train(f"cache={LONG * 20}", "cannot be written to: File name too long"),
     train("cache=/proc/cache", "cache=/proc/cache cannot be written to"),
     train("hydra.run.dir=/tmp", "hydra.run.dir cannot be set"),
@@ -218,6 +223,9 @@ WRONG_ENVIRONMENTS = [
         "SLURM_CONF=/nowhere",
         "-m seed=0,1 hydra/launcher=slurm",
         "SLURM is not installed, or `squeue` does not respond",
+    ),
+    around(
+        "SLURM_STEP_NUM_TASKS=4", "", "srun's environment variables are incomplete or invalid: KeyError('SLURM_JOB_ID"
     ),
     around("SLURM_STEP_NUM_TASKS=abc", "", "the environment variable SLURM_STEP_NUM_TASKS=abc"),
 ]

@@ -61,7 +61,10 @@ WRONG_TEXTS = [
     text("a.jsonl", b"[" * 100_000, "a.jsonl line 1 is not JSON: maximum recursion depth exceeded"),
     text("a.jsonl", b'{"txt": "a"}\n', "a.jsonl line 1 has no text under the key data.field=text"),
     text("a.jsonl", b'{"text": "caf\xe9"}\n', "a.jsonl line 1 is not UTF-8 text"),
-    text("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl contains an unpaired surrogate"),
+    text("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl line 1 contains an unpaired surrogate"),
+    text(
+        "a.jsonl", b'{"text": "a\\u0000b"}\n', "a.jsonl line 1 contains a NUL character, which would end the document"
+    ),
     text("a.txt.gz", gzip.compress(os.urandom(9999))[:5000], "a.txt.gz cannot be read: Compressed file ended before"),
     text("a.txt.gz", SENTENCES, "a.txt.gz cannot be read: Not a gzipped file"),
     text("a.txt.xz", lzma.compress(os.urandom(9999))[:5000], "a.txt.xz cannot be read: Compressed file ended before"),
@@ -70,8 +73,15 @@ WRONG_TEXTS = [
     Wrong(("data=text", "data.path={here}/a.txt"), "a.txt has no text files", made=socket_called("a.txt")),
     Wrong(
         ("data=text", "data.path={here}/a.txt"),
-        "does not exist",
+        "/a.txt cannot be read: Too many levels of symbolic links",
         made=lambda here: (here / "a.txt").symlink_to("a.txt"),
+    ),
+    text("mine/a.txt", SENTENCES, "runs=runs is inside data.path=., and runs would change that text", "data.path=."),
+    Wrong(
+        ("data=text", "data.path={here}"),
+        "/b.txt cannot be read: No such file or directory",
+        files={"a.txt": SENTENCES},
+        made=lambda here: (here / "b.txt").symlink_to("nowhere"),
     ),
     Wrong(("data=text", "data.path={here}"), "has no text files", made=lambda here: (here / "here").symlink_to(here)),
     unreadable_within("{here}"),

@@ -11,7 +11,7 @@ from posenc.config.command_line import one_sentence_errors
 from posenc.config.files import choices_in, description
 from posenc.config.help import manual
 from tests.config.bad_inputs import WRONG
-from tests.config.wrong_input import SECRET, answer, may_read_all, warm_python
+from tests.config.wrong_input import SECRET, answer, as_a_user, may_read_all, warm_python
 from tests.conftest import CONF, ROOT, clean_environment
 
 
@@ -66,6 +66,15 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch, ca
         pytest.fail("it went on")
     assert ended.value.code == 2
     assert "the working directory cannot be used: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(may_read_all(), reason="whoever runs this may read and write everything")
+def test_a_working_directory_that_may_not_be_entered_is_named(tmp_path):
+    code = (
+        "import os, posenc.config.command_line as c; os.chmod('.', 0); c.one_sentence_errors(conf='conf').__enter__()"
+    )
+    result = subprocess.run([*as_a_user(), sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "the working directory cannot be used: Permission denied" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from posenc.config.command_line import flags_first
 from posenc.config.overrides import check_arguments
 from posenc.errors import UserError
 
@@ -23,6 +24,16 @@ CHOICES = {"pos": {"rope", "none"}, "hydra/launcher": {"joblib"}}
 )
 def test_what_is_harmless_passes(arguments):
     check_arguments(arguments, CHOICES)
+
+
+def test_a_path_needs_no_quotes(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/jos\xe9")
+    arguments = flags_first(
+        ["data.path=~/my books (1)/*.txt", "runs=/data/\xfc=1", "-m", "cache='/a b'", "seed=1,2", "runs=/plain/*"]
+    )
+    check_arguments(arguments, CHOICES)
+    assert arguments[-1] == "runs=/plain/*"
+    assert arguments[:3] == ["-m", "data.path='/home/jos\xe9/my books (1)/*.txt'", "runs='/data/\xfc=1'"]
 
 
 @pytest.mark.parametrize(

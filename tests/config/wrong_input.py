@@ -73,7 +73,7 @@ class Answer:
 
 def warm_python() -> Warm:
     """One whose copies may read and write what a user may."""
-    return Warm(*_as_a_user(), modules=("posenc.training.run", "posenc.analysis.sweep"))
+    return Warm(*as_a_user(), modules=("posenc.training.run", "posenc.analysis.sweep"))
 
 
 def answer(wrong: Wrong, here: Path, warm: Warm | None = None) -> Answer:
@@ -95,7 +95,7 @@ def answer(wrong: Wrong, here: Path, warm: Warm | None = None) -> Answer:
         result = warm.run(*command, cwd=here, env={**_environment(), **wrong.environment})
     else:
         result = subprocess.run(
-            [*_as_a_user(), sys.executable, *command],
+            [*as_a_user(), sys.executable, *command],
             cwd=here,
             capture_output=True,
             text=True,
@@ -115,7 +115,7 @@ def _program(wrong: Wrong) -> list[str]:
     return ["-m", wrong.program]
 
 
-def _as_a_user() -> list[str]:
+def as_a_user() -> list[str]:
     """Root reads and writes everything: take that from it, where the tests run as root."""
     if os.geteuid() or not shutil.which("setpriv"):
         return []
@@ -124,7 +124,7 @@ def _as_a_user() -> list[str]:
 
 def may_read_all() -> bool:
     """Whether file permissions mean nothing here."""
-    return os.geteuid() == 0 and not _as_a_user()
+    return os.geteuid() == 0 and not as_a_user()
 
 
 def _environment() -> dict[str, str]:

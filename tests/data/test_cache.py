@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +166,12 @@ def test_a_full_disk_names_the_file_and_the_bytes(tmp_path):
     with pytest.raises(RunError, match="tokens could not be written: it needs 10,000 bytes, but only [0-9,]+ are free"):
         built_once(tmp_path / "tokens", read, build, writer.needed)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_behind_stdout_is_not_taken_for_a_full_cache(tmp_path):
+    with pytest.raises(OSError, match="No space left"), open("/dev/full", "w") as full, redirect_stdout(full):
+        build(tmp_path / "tokens")
+    assert np.array_equal(build(tmp_path / "tokens"), IDS)
 
 
 def test_the_rest_of_a_text_that_takes_long_to_count_is_more_than_was_counted(monkeypatch):

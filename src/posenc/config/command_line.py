@@ -30,6 +30,9 @@ READERS = ("posenc.commands.train", __name__, "posenc.config.compose", "posenc.c
 PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
 """Replacements for characters that the terminal's encoding lacks."""
 
+STRANGE_PATH = re.compile(r"^([\w.+/]+=)(/[^,'\"]*[^\w./:*?@%+,'\"-][^,'\"]*)$", re.ASCII)
+"""An absolute path that Hydra would not read without quotes."""
+
 LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
 
@@ -96,10 +99,11 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def check_working_directory() -> None:
     """
     Raises:
-        UserError: if the working directory has been removed.
+        UserError: if the working directory has been removed, or may not be entered.
     """
     try:
         os.getcwd()
+        os.stat(".")
     except OSError as error:
         raise UserError(f"the working directory cannot be used: {error.strerror}; change to another one") from error
 
@@ -127,11 +131,12 @@ class Arguments(argparse.ArgumentParser):
 def flags_first(arguments: Sequence[str]) -> list[str]:
     """The command line with options such as -m before the key=value pairs, as Hydra's parser requires.
 
-    Expands values that begin with ~/.
+    Expands values that begin with ~/, and quotes absolute paths with blanks, accents and the like.
     """
     home = os.path.expanduser("~")
-    at_home = [re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", argument) for argument in arguments]
-    return sorted(at_home, key=lambda argument: "=" in argument and not argument.startswith("-"))
+    at_home = (re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", argument) for argument in arguments)
+    quoted = (STRANGE_PATH.sub(r"\1'\2'", argument) for argument in at_home)
+    return sorted(quoted, key=lambda argument: "=" in argument and not argument.startswith("-"))
 
 
 def _leave(sentence: str, code: int) -> NoReturn:

@@ -63,13 +63,14 @@ def open_or_build(
     writer = TokenWriter(dtype, encode)
 
     def build(partial: Path) -> None:
-        start = time.monotonic()
         written = writer.write(partial / TOKENS, folder.name)
         (partial / META).write_text(json.dumps({**meta, **written}, indent=1))
-        seconds = time.monotonic() - start
-        print(f"Cached {writer.size // dtype.itemsize:,} tokens in {folder} ({seconds:.1f} s).", flush=True)
 
-    return Tokens(built_once(folder, lambda path: _read(path, meta), build, writer.needed), fingerprint)
+    start = time.monotonic()
+    ids = built_once(folder, lambda path: _read(path, meta), build, writer.needed)
+    if writer.size:
+        print(f"Cached {len(ids):,} tokens in {folder} ({time.monotonic() - start:.1f} s).", flush=True)
+    return Tokens(ids, fingerprint)
 
 
 def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:

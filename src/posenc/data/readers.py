@@ -1,5 +1,6 @@
 """Readers of local text files."""
 
+import codecs
 import glob
 import gzip
 import itertools
@@ -21,9 +22,12 @@ CHUNK = 1 << 20
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
+TEXT_TYPES = ("string", "large_string", "string_view")
+"""Types of a column with text, in Arrow's names."""
+
 
 def find_files(path: str) -> list[Path]:
-    """The text files given by a file name, a folder or a glob, sorted by name.
+    """The text files given by a file name, a folder or a glob, sorted by name, each once whatever links to it.
 
     Raises:
         UserError: if there is none, or a folder cannot be read.
@@ -31,7 +35,8 @@ def find_files(path: str) -> list[Path]:
     try:
         root = Path(path).expanduser()
         found = _below(root) if root.is_dir() else [root] if root.exists() else _matches(root)
-        files = sorted(file for file in found if file.is_file() and _format(file) in READERS)
+        texts = (file for file in found if _format(file) in READERS and (file.is_file() or not file.exists()))
+        files = sorted({os.path.realpath(file): file for file in sorted(texts, reverse=True)}.values())
     except (OSError, RuntimeError, ValueError) as error:  # a long name, an unknown home, an invalid pattern
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
@@ -54,10 +59,14 @@ def _matches(pattern: Path) -> list[Path]:
     return [Path(file) for file in glob.glob(str(pattern), recursive=True)]
 
 
-def _below(folder: Path) -> list[Path]:
-    """All files in a folder, recursively, except hidden ones such as those in .git."""
-    files = [Path(parent, name) for parent, _, names in os.walk(folder, onerror=_refuse) for name in names]
-    return [file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+def _below(folder: Path) -> Iterator[Path]:
+    """All files in a folder, recursively and through links, except hidden ones such as those in .git."""
+    seen = set()
+    for parent, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
+        real = os.path.realpath(parent)
+        folders[:] = [name for name in folders if real not in seen and not name.startswith(".")]
+        seen.add(real)
+        yield from (Path(parent, name) for name in names if not name.startswith("."))
 
 
 def _refuse(error: OSError) -> NoReturn:
@@ -72,23 +81,25 @@ def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
     """
     try:
         yield from READERS[_format(file)](file, field, separator)
-    except UnicodeEncodeError as error:
-        raise UserError(f"{file} contains an unpaired surrogate, which is not valid text") from error
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _format(file: Path) -> str:
     """The suffix of the format, without that of a compression."""
-    return Path(file.stem).suffix if file.suffix in OPENERS else file.suffix
+    name = Path(file.name.lower())
+    return Path(name.stem).suffix if name.suffix in OPENERS else name.suffix
 
 
 def _open(file: Path) -> IO[bytes]:
-    return OPENERS.get(file.suffix, open)(file, "rb")
+    return OPENERS.get(file.suffix.lower(), open)(file, "rb")
 
 
 def _line_blocks(file: Path) -> Iterator[list[bytes]]:
+    """The lines in blocks, without a byte order mark."""
     with _open(file) as stream:
+        if stream.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            stream.seek(0)
         while block := stream.readlines(CHUNK):
             yield block
 
@@ -121,10 +132,20 @@ def _read_jsonl(file: Path, field: str, separator: str | None) -> Iterator[bytes
     numbers = itertools.count(1)
     for block in _line_blocks(file):
         lines = [(line, f"{file} line {next(numbers)}") for line in block]
-        yield b"".join(_json_text(line, field, where) + END for line, where in lines if line.strip())
+        yield b"".join(_document(_json_text(line, field, where), where) for line, where in lines if line.strip())
 
 
-def _json_text(line: bytes, field: str, where: str) -> bytes:
+def _document(text: str, where: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where} contains an unpaired surrogate, which is not valid text") from error
+    if END in data:
+        raise UserError(f"{where} contains a NUL character, which would end the document")
+    return data + END
+
+
+def _json_text(line: bytes, field: str, where: str) -> str:
     try:
         record = json.loads(line.decode())
     except UnicodeDecodeError as error:
@@ -133,7 +154,7 @@ def _json_text(line: bytes, field: str, where: str) -> bytes:
         raise UserError(f"{where} is not JSON: {error}") from error
     if not isinstance(record, dict) or not isinstance(record.get(field), str):
         raise UserError(f"{where} has no text under the key data.field={field}")
-    return record[field].encode()
+    return record[field]
 
 
 def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
@@ -144,14 +165,17 @@ def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[byt
     try:
         with _open(file) as stream:
             table = pyarrow.parquet.ParquetFile(stream)
-            columns = dict(zip(table.schema_arrow.names, table.schema_arrow.types, strict=True))
-            if field not in columns:
-                raise UserError(f"{file} has no column data.field={field}, only {', '.join(columns)}")
-            dtype = columns[field]
-            if not (pyarrow.types.is_string(dtype) or pyarrow.types.is_large_string(dtype)):
+            names = table.schema_arrow.names
+            if names.count(field) != 1:
+                raise UserError(f"{file} must have one column data.field={field}, and has {', '.join(names)}")
+            dtype = table.schema_arrow.field(field).type
+            if str(dtype.value_type if pyarrow.types.is_dictionary(dtype) else dtype) not in TEXT_TYPES:
                 raise UserError(f"{file}: the column data.field={field} contains {dtype}, not text")
             for batch in table.iter_batches(batch_size=1024, columns=[field]):
-                yield b"".join(text.encode() + END for text in batch.column(0).to_pylist() if text is not None)
+                texts = batch.column(0).to_pylist()
+                yield b"".join(_document(text, str(file)) for text in texts if text is not None)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8 text: {error.reason}") from error
     except pyarrow.ArrowException as error:
         raise UserError(f"{file} cannot be read: {error}") from error
 

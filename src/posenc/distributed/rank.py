@@ -52,7 +52,10 @@ def adopt_srun() -> None:
     Must be called before torch is imported, whose C++ code would log the death of a peer in addition to our message.
     """
     if "RANK" not in os.environ:
-        os.environ.update(from_srun(os.environ))
+        try:
+            os.environ.update(from_srun(os.environ))
+        except (KeyError, ValueError, IndexError) as error:
+            raise UserError(f"srun's environment variables are incomplete or invalid: {error!r}") from error
     if this_rank().world_size > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 

@@ -102,9 +102,9 @@ def check_writable(what: str, folder: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Like Path.exists, but raises OSError if the path is invalid."""
+    """Like os.path.lexists, so that a link to nowhere exists, but raises OSError if the path is invalid."""
     try:
-        path.stat()
+        path.lstat()
     except FileNotFoundError:
         return False
     return True

@@ -42,7 +42,8 @@ def resource_errors(cfg: DictConfig) -> Iterator[None]:
     except OSError as error:
         if not _of_the_disk(error):
             raise
-        raise RunError(f"{error.filename or 'a file'} could not be read or written: {error.strerror}") from error
+        file = error.filename or "a file or stdout"
+        raise RunError(f"{file} could not be read or written: {error.strerror}") from error
 
 
 @contextmanager

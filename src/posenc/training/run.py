@@ -63,11 +63,19 @@ def _checked(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[dict[str, Any
         for group in ("pos", "data"):
             check_plain(group, choices[group])
         corpus, hardware = build(config, "data"), build(config, "trainer")
+    _check_apart(settings.runs, config["data"].get("path") or "")
     curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
     directory = RunDirectory.of(
         Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
     )
     return config, settings, directory, corpus, hardware
+
+
+def _check_apart(runs: str, text: str) -> None:
+    """Check that the samples of runs do not become part of the text of the next run."""
+    folder = Path(text).expanduser()
+    if text and folder.is_dir() and Path(runs).resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"runs={runs} is inside data.path={text}, and runs would change that text: set another runs=")
 
 
 def _world_size(hardware: Any, settings: Settings) -> int:
