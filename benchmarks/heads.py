@@ -10,14 +10,12 @@ from options import Parser
 from output import environment
 from timing import time_interleaved
 
-from posenc.model import Transformer
-from posenc.objectives.objective import loss
-from posenc.positions import Rotary
+from posenc.config.compose import composed
+from posenc.config.files import CONF
+from posenc.config.instantiate import build
+from posenc.objectives.objective import loss_of
 from posenc.training.attention_probe import AttentionProbe
-from posenc.training.optim import AdamW
-from posenc.training.step import TrainingStep
-
-STEPS_PER_PROBE, BATCH, CONTEXT, WINDOWS = 10, 16, 256, 64
+from posenc.training.experiment import Experiment
 
 
 def main() -> None:
@@ -27,31 +25,32 @@ def main() -> None:
     parser.set_defaults(threads=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    windows = torch.randint(90, (WINDOWS, CONTEXT + 1), generator=torch.Generator().manual_seed(0))
-    model = Transformer(256, CONTEXT, layers=4, width=128, heads=4, scheme=Rotary(32))
-    update = TrainingStep(model, lambda inputs, targets: loss(model(inputs), targets), AdamW(0.003), autocast="cpu")
-    attention_probe = AttentionProbe(windows, CONTEXT)
-
-    def step() -> None:
-        update(windows[:BATCH, :-1], windows[:BATCH, 1:])
+    config, _ = composed(CONF, ["trainer=cpu", "trainer.precision=bf16-mixed"])
+    experiment, cpu = Experiment.of(config), torch.device("cpu")
+    size = (config["eval_windows"], experiment.window)
+    windows = torch.randint(90, size, generator=torch.Generator().manual_seed(0))
+    batches = [(batch[:, :-1], batch[:, 1:]) for batch in windows.split(config["batch_size"])]
+    training_step = experiment.training_step(build(config, "trainer"), cpu)
+    attention_probe = AttentionProbe(windows, config["context"])
 
     def validate() -> None:
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-            for batch in windows.split(BATCH):
-                loss(model(batch[:, :-1]), batch[:, 1:]).item()
+            for batch in batches:
+                loss_of(experiment.model, *batch).item()
 
     def probe() -> None:
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-            attention_probe.measure(model)
+            attention_probe.measure(experiment.model)
 
-    times = time_interleaved({"step": step, "validation": validate, "probe": probe}, given.rounds, warm_up=2)
+    functions = {"step": lambda: training_step(*batches[0]), "validation": validate, "probe": probe}
+    times = time_interleaved(functions, given.rounds, warm_up=2)
     seconds = {name: statistics.median(values) for name, values in times.items()}
-    total = STEPS_PER_PROBE * seconds["step"] + seconds["validation"] + seconds["probe"]
-    print(f"{environment(torch.device('cpu'))}, bf16")
+    every = config["attention_every"]
+    share = seconds["probe"] / (every * seconds["step"] + seconds["validation"] + seconds["probe"])
+    print(f"{environment(cpu)}, bf16")
     for name, value in seconds.items():
         print(f"{name:10} {1000 * value:6.1f} ms")
-    share = seconds["probe"] / total
-    print(f"the attention probe takes {share:.2%} of {STEPS_PER_PROBE} steps, one validation and one probe")
+    print(f"the attention probe takes {share:.2%} of {every} steps, one validation and one probe")
 
 
 if __name__ == "__main__":

@@ -89,16 +89,9 @@ class Implementation(NamedTuple):
 
 def ours(shape: Shape, family: Family) -> nn.Module:
     """posenc's transformer with pos=rope."""
-    return Transformer(
-        shape.vocab_size,
-        shape.context,
-        shape.layers,
-        shape.width,
-        shape.heads,
-        scheme=Rotary(shape.head_dim, base=BASE),
-        family=family,
-        causal=shape.causal,
-    )
+    vocab_size, context, layers, width, heads, causal = shape
+    scheme = Rotary(shape.head_dim, base=BASE)
+    return Transformer(vocab_size, context, layers, width, heads, scheme, family=family, causal=causal)
 
 
 def litgpt(shape: Shape) -> nn.Module:

@@ -5,7 +5,6 @@ All schemes train in interleaved rounds in one process.
 
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from options import Parser
@@ -22,12 +21,12 @@ SCHEMES = "none,learned,sinusoidal,rope,rope_partial,xpos,alibi,t5"
 
 def training_step(overrides: list[str], device: torch.device) -> Callable[[], torch.Tensor]:
     """A step of what the overrides configure, on one batch of random tokens."""
-    config, _ = composed(CONF, overrides)
+    config, _ = composed(CONF, [*overrides, "trainer.precision=bf16-mixed"])
     experiment = Experiment.of(config)
     shape = (config["batch_size"], config["context"] + 1)
     vocab_size, generator = experiment.objective.vocab_size, torch.Generator().manual_seed(0)
     tokens = torch.randint(vocab_size, shape, generator=generator).to(device)
-    step = experiment.training_step(replace(build(config, "trainer"), precision="bf16-mixed"), device)
+    step = experiment.training_step(build(config, "trainer"), device)
     return lambda: step(tokens[:, :-1], tokens[:, 1:])
 
 

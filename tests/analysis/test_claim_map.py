@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from posenc.analysis.claim_map import advantage, off_plateau, tokens_to, trend
+from posenc.analysis.claim_map import advantage, growth, off_plateau, tokens_to, trend
 from posenc.analysis.results import Result, pooled_sd, read_results, rows, seeds_needed
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
@@ -45,6 +45,12 @@ def test_an_advantage_that_shrinks_has_a_negative_slope():
     points = advantage(runs[:15] + slower, "rope", "sinusoidal")
     assert slope(points).value < -0.05
     assert slope(points).high < 0
+    last = growth(points)
+    assert last is not None
+    before, after, ratio = last
+    assert (before, after) == (8 * UNIT, 16 * UNIT)
+    assert ratio.value == pytest.approx(points[4].advantage.value / points[3].advantage.value)
+    assert ratio.value < 1
 
 
 def test_a_budget_at_which_one_seed_has_no_ratio_is_no_part_of_the_trend():

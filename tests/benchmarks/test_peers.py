@@ -27,16 +27,8 @@ def test_every_implementation_is_in_the_table_or_its_skip_is_explained(causal):
     process, _ = causal
     assert process.returncode == 0, process.stderr
     table = cells(process.stdout)
-    always = {
-        "posenc",
-        "posenc, whole logits",
-        "posenc, SwiGLU",
-        "Llama, SDPA",
-        "Llama, eager",
-        "GPTNeoX, SDPA",
-        "GPTNeoX, eager",
-    }
-    assert always <= table.keys()
+    assert {"posenc", "posenc, whole logits", "posenc, SwiGLU"} <= table.keys()
+    assert {"Llama, SDPA", "Llama, eager", "GPTNeoX, SDPA", "GPTNeoX, eager"} <= table.keys()
     for name, needed in MODULES.items():
         if find_spec(needed):
             assert name in table
@@ -49,11 +41,8 @@ def test_parameters_are_those_of_the_shape(causal):
     table = cells(causal[0].stdout)
     vocabulary, layers, width = 256, 4, 128
     norm_weights = (2 * layers + 1) * width
-    assert (
-        table["posenc"][0]
-        == table["posenc, whole logits"][0]
-        == f"{vocabulary * width + layers * 12 * width**2 + norm_weights:,}"
-    )
+    parameters = f"{vocabulary * width + layers * 12 * width**2 + norm_weights:,}"
+    assert table["posenc"][0] == table["posenc, whole logits"][0] == parameters
     assert table["posenc, SwiGLU"][0] == table["Llama, SDPA"][0]
 
 
@@ -79,15 +68,8 @@ def test_every_implementation_learns_its_batch(causal):
 
 def test_the_page_states_command_hardware_and_versions(causal):
     page = (causal[1] / "peers.md").read_text()
-    for fact in (
-        "python benchmarks/peers.py --device cpu",
-        "1 thread",
-        "torch 2.",
-        "transformers 5.",
-        "bf16",
-        "batch 2",
-    ):
-        assert fact in page
+    facts = ("python benchmarks/peers.py --device cpu", "1 thread", "torch 2.", "transformers 5.", "bf16", "batch 2")
+    assert all(fact in page for fact in facts)
     assert page.strip() in causal[0].stdout
 
 

@@ -129,10 +129,26 @@ def trend(points: Sequence[Point]) -> Estimate | None:
     have: without the seeds that have no N, which lies outside the arm's budgets, N would look flatter than it is. None
     with fewer than TREND_BUDGETS.
     """
-    known = [point for point in points if not point.plateau and 0 < point.advantage.value < math.inf]
+    known = _finite(points)
     if len(known) < TREND_BUDGETS:
         return None
     seeds = set.intersection(*(set(point.by_seed) for point in known))
     tokens = np.log([point.tokens for point in known])
     slopes = [float(np.polyfit(tokens, np.log([point.by_seed[seed] for point in known]), 1)[0]) for seed in seeds]
     return figures_only(mean(slopes)) if slopes else None
+
+
+def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
+    """The two largest budgets off the plateau where every seed has an N, and the ratio of these N, paired by seed."""
+    known = _finite(points)[-2:]
+    if len(known) < 2:
+        return None
+    before, after = known
+    seeds = before.by_seed.keys() & after.by_seed.keys()
+    ratio = speed_up([after.by_seed[seed] for seed in seeds], [before.by_seed[seed] for seed in seeds])
+    return before.tokens, after.tokens, figures_only(ratio)
+
+
+def _finite(points: Sequence[Point]) -> list[Point]:
+    """Those off the plateau at which every seed has an N."""
+    return [point for point in points if not point.plateau and 0 < point.advantage.value < math.inf]

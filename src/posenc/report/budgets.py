@@ -41,7 +41,8 @@ def figure(results: Iterable[Result], points: Sequence[Point], arm: str, baselin
         axes.set_xticks(budgets, [f"{tokens / 1e6:.3g}M" for tokens in budgets])
         axes.minorticks_off()
         axes.legend(frameon=False)
-        axes.set_title("Each budget is a run of its own, trained to the end of its schedule", loc="left", fontsize=10)
+        title = f"Each dot is a run, trained to the end of its schedule; arrows: times fewer tokens for {arm}"
+        axes.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel("training tokens of the run")
         axes.set_ylabel("final validation loss, nats per token")
     return fig
@@ -74,6 +75,6 @@ def _arrow(axes: Any, point: Point) -> None:
         "", (needed, point.loss), (point.tokens, point.loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"}
     )
     axes.annotate(
-        f"{point.advantage.value:.2f}x fewer", (math.sqrt(needed * point.tokens), point.loss), xytext=(0, 4),
-        textcoords="offset points", ha="center", fontsize=8, color="#1c1c1c",
+        f"{point.advantage.value:.2f}x", (needed, point.loss), xytext=(8, 4), textcoords="offset points",
+        fontsize=8, color="#1c1c1c",
     )  # fmt: skip

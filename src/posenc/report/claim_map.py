@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.claim_map import Point, off_plateau, trend
+from posenc.analysis.claim_map import Point, growth, off_plateau, trend
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import Result, pooled_sd, seeds_needed
 from posenc.report import formatting
@@ -166,6 +166,8 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
     for name, against in others.items():
         if against:
             written += [f"Against {name}:", table(against, unit)]
+    if changed := growth(points):
+        written.append(last_change(*changed))
     if fitted := trend(points):
         written.append(slope(fitted))
     arms = sorted({result.pos for result in results})
@@ -228,6 +230,14 @@ def ratio(point: Point, unit: int) -> str:
 
 def _in_seeds(count: int, seeds: int) -> str:
     return "" if count == seeds else f" in {count} of {seeds} seeds"
+
+
+def last_change(before: int, after: int, ratio: Estimate) -> str:
+    """`growth` in a sentence."""
+    return (
+        f"From {before:,} to {after:,} tokens N changes by a factor of {ratio.value:.2f}{_interval(ratio)}, "
+        f"paired over {formatting.seeds(ratio.seeds)}."
+    )
 
 
 def slope(b: Estimate) -> str:
