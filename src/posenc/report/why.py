@@ -23,6 +23,9 @@ _COLOUR, _LINE = "#d55e00", "#1c1c1c"
 _ROW = 0.27
 """Inches."""
 
+_DOSES = 3
+"""Trained doses for a curve; fewer are bars."""
+
 
 def figure(groups: Sequence[Group]) -> "Figure":
     """The share of the advantage: a dose-response curve if the arms are values on an axis, otherwise bars."""
@@ -30,7 +33,8 @@ def figure(groups: Sequence[Group]) -> "Figure":
     from matplotlib.figure import Figure
 
     shown = [group for group in groups if group.explains]
-    doses, bars = ([group for group in shown if bool(group.axis) == numbers] for numbers in (True, False))
+    doses = [group for group in shown if group.axis and len(group.effects) >= _DOSES]
+    bars = [group for group in shown if group not in doses]
     rows = sum(len(group.effects) + 1.4 for group in bars)
     heights = [2.6] * len(doses) + [_ROW * rows] * bool(bars)
     with matplotlib.rc_context(STYLE):
@@ -64,13 +68,13 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
     at, ticks = 0.0, []
     for group in groups:
         axes.annotate(
-            f"{group.what} (0 % is {group.origin})", (0, at), xycoords=("axes fraction", "data"), fontsize=9,
-            fontweight="bold", va="center", annotation_clip=False,
+            f"{group.what} (0 % is {group.origin})", (0.01, at), xycoords=("figure fraction", "data"), fontsize=9,
+            fontweight="bold", va="center", annotation_clip=False, in_layout=False,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )  # fmt: skip
         for name, found in group.effects.items():
             at += 1
-            ticks.append((at, name))
+            ticks.append((at, f"{group.axis}: {name}" if group.axis else name))
             _bar(axes, at, found.share)
         at += 1.4
     axes.set_yticks([position for position, _ in ticks], [name for _, name in ticks], fontsize=9)
