@@ -217,6 +217,7 @@ RANKS = "MASTER_ADDR=localhost MASTER_PORT=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1"
 
 WRONG_ENVIRONMENTS = [
     around(f"{RANKS} RANK=0 WORLD_SIZE=abc", "", "the environment variable WORLD_SIZE=abc must be an integer"),
+    around("SLURM_PROCID=abc", "", "the environment variable SLURM_PROCID=abc must be an integer"),
     around(f"{RANKS} RANK=-1 WORLD_SIZE=2", "", "the environment variable RANK=-1 must be an integer"),
     around(f"{RANKS} RANK=5 WORLD_SIZE=2", "", "RANK=5 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 contradict"),
     around(

@@ -10,6 +10,8 @@ from posenc.errors import UserError
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
+READ_BY_LIGHTNING = ("SLURM_PROCID", "JSM_NAMESPACE_RANK")
+"""At its import, as integers."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,12 @@ def this_rank() -> Rank:
     Raises:
         UserError: if the variables are invalid.
     """
+    for name in (*VARIABLES, *READ_BY_LIGHTNING):
+        if not os.environ.get(name, "0").isdecimal():
+            value = os.environ.pop(name)  # without it this process reports the error as a single rank
+            raise UserError(f"the environment variable {name}={value} must be an integer, as set by torchrun or srun")
     if any(name not in os.environ for name in (*VARIABLES, *ADDRESS)):
         return Rank()
-    for name in VARIABLES:
-        if not os.environ[name].isdecimal():
-            value = os.environ.pop(name)  # without it this process reports the error as a single rank
-            raise UserError(f"the environment variable {name}={value} must be an integer, as set by torchrun")
     rank = Rank(*(int(os.environ[name]) for name in VARIABLES))
     if not (rank.rank < rank.world_size and rank.local_rank < rank.local_world_size <= rank.world_size):
         given = " ".join(f"{name}={os.environ.pop(name)}" for name in VARIABLES)
