@@ -71,7 +71,7 @@ def draw(study: Study) -> None:
     text = ["# The claim map", claim_map.INTRODUCTION]
     for corpus in study.corpora:
         results = [result for result in study.results if result.corpus == corpus]
-        text += [f"## {study.plan.get('corpora', {}).get(corpus, corpus)}", *_plot_backbone(study, corpus, results)]
+        text += [f"## {study.title(corpus)}", *_plot_backbone(study, corpus, results)]
         for tokens, trials in searches(results).items():
             name = f"search-{corpus}-{tokens}.png"
             figures.save(search.figure(trials), study.folder / name)

@@ -78,6 +78,10 @@ class Study:
         """The corpora with results."""
         return tuple(sorted({result.corpus for result in self.results}))
 
+    def title(self, corpus: str) -> str:
+        """The title that the plan gives a corpus; by default its name."""
+        return self.plan.get("corpora", {}).get(corpus, corpus)
+
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
         """Steps and validation losses of an arm's finished runs on a corpus, by seed.
 

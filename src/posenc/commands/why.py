@@ -95,7 +95,10 @@ def draw(study: Study) -> None:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
             figures.save(why.figure(explained), study.folder / f"{corpus}.png")
-            text += [f"## {corpus}", f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"]
+            text += [
+                f"## {study.title(corpus)}",
+                f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)",
+            ]
             text.append(why.table(explained, study.plan["levels"]))
     atomic_write(study.folder / "README.md", "\n\n".join(filter(None, text)) + "\n")
 
