@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
@@ -26,31 +27,18 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
-    """The answer to every wrong input, two at a time."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    folders = [tmp_path_factory.mktemp("wrong") / "here" for _ in WRONG]
-    for folder in folders:
-        folder.mkdir()
-    warm = warm_python()
-    places = [range(first, len(WRONG), 2) for first in range(2)]
-
-    def half(numbers):
-        return {number: answer(WRONG[number], folders[number], warm) for number in numbers}
-
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(half, places)
-    warm.close()
-    given = {**first, **second}
-    return [(folder, given[number]) for number, folder in enumerate(folders)]
+def warm():
+    with closing(warm_python()) as warm:
+        yield warm
 
 
-@pytest.mark.parametrize("number", range(len(WRONG)), ids=[wrong.title for wrong in WRONG])
-def test_a_wrong_input_is_answered_in_one_sentence_and_leaves_nothing(number, answers):
-    wrong, (here, given) = WRONG[number], answers[number]
+@pytest.mark.parametrize("wrong", WRONG, ids=[wrong.title for wrong in WRONG])
+def test_a_wrong_input_is_answered_in_one_sentence_and_leaves_nothing(wrong, warm, tmp_path):
     if wrong.forbids and may_read_all():
         pytest.skip("whoever runs this may read and write everything")
+    here = tmp_path / "here"
+    here.mkdir()
+    given = answer(wrong, here, warm)
     assert wrong.sentence.replace("{here}", str(here)) in given.errors
     assert given.code == wrong.code
     assert given.errors.count("\n") == 1
