@@ -23,6 +23,7 @@ class Effect:
             loss: 0 for the origin, 1 for the reference. Infinite if the arm or the reference never reaches it.
         gain: likewise, in the final loss.
         last_loss: nats per token.
+        behind: last_loss minus the reference's, paired by seed.
         steps: to each level, geometric mean; infinite if a seed never reaches it.
     """
 
@@ -30,6 +31,7 @@ class Effect:
     share: Estimate
     gain: Estimate
     last_loss: Estimate
+    behind: Estimate
     steps: tuple[float, ...]
 
 
@@ -52,6 +54,7 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
         figures_only(mean(shares)),
         figures_only(mean([(start - own) / (start - best) for start, own, best in ends])),
         figures_only(mean([arm[seed][1][-1] for seed in seeds])),
+        figures_only(mean([own - best for _, own, best in ends])),
         tuple(math.exp(mean([math.log(reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
     )
 

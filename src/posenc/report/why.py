@@ -100,7 +100,7 @@ def _bar(axes: Any, at: float, share: Estimate) -> None:
 def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
     """One row per arm, in Markdown."""
     heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the final loss", "final loss"]
-    heads += [f"steps to {level:g}" for level in levels]
+    heads += ["minus RoPE's, paired", *(f"steps to {level:g}" for level in levels)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for group in groups:
         if group.effects:
@@ -113,7 +113,12 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
 def _cells(found: Effect, explains: bool) -> list[str]:
     shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
-    return [str(found.seeds), *shares, formatting.interval(found.last_loss), *steps]
+    return [str(found.seeds), *shares, formatting.interval(found.last_loss), _difference(found.behind), *steps]
+
+
+def _difference(loss: Estimate) -> str:
+    interval = "" if loss.low is None or loss.high is None else f" ({loss.low:+.3f} to {loss.high:+.3f})"
+    return f"{loss.value:+.3f}{interval}"
 
 
 def _share(share: Estimate) -> str:
