@@ -1,17 +1,32 @@
-"""The claim map as a figure and a table."""
+"""The claim map as a page with figures and tables."""
 
 import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.analysis.claim_map import Point, growth, off_plateau, trend
+from posenc.analysis.claim_map import (
+    ARM,
+    BASELINE,
+    OTHERS,
+    Point,
+    advantage,
+    backbone_of,
+    growth,
+    off_plateau,
+    trend,
+)
 from posenc.analysis.convergence import Estimate
-from posenc.analysis.results import Result, pooled_sd, seeds_needed
-from posenc.report import formatting
+from posenc.analysis.results import BACKBONE, SEARCH, Result, pooled_sd, seeds_needed
+from posenc.analysis.search import searches
+from posenc.analysis.study import Study
+from posenc.report import budgets, figures, formatting, search
 from posenc.report.figures import STYLE
+from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import read_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +56,46 @@ the planned runs. Intervals are Student's t over seeds, and cover seeds only; wi
 interval and no verdict. Generated with `python -m posenc.claim_map`."""
 
 _MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
+
+
+def write(study: Study) -> Path:
+    """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
+    text = ["# The claim map", INTRODUCTION]
+    for corpus in study.corpora:
+        text += [f"## {study.title(corpus)}", *_backbone(study, corpus)]
+        for tokens, trials in searches(study.on(corpus)).items():
+            name = f"search-{corpus}-{tokens}.png"
+            figures.save(search.figure(trials), study.folder / name)
+            text += [f"### Hyperparameter search with {tokens:,} tokens per run"]
+            text += [search.table(trials), f"![Expected best of k trials]({name})"]
+    file = study.folder / "README.md"
+    atomic_write(file, "\n\n".join(text) + "\n")
+    return file
+
+
+def _backbone(study: Study, corpus: str) -> list[str]:
+    """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
+    results = study.on(corpus)
+    backbone, alternatives = backbone_of(study, corpus)
+    arm = [result for result in backbone if result.pos == ARM]
+    points = advantage(backbone, ARM, BASELINE)
+    others = {other: advantage(backbone, ARM, other) for other in OTHERS}
+    others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
+    written = write_up(results, points, others)
+    if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
+        return written
+    rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
+    ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
+    settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
+    factors = {
+        setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
+        for setting in settings
+    }
+    figures.save(figure(points, others, factors, BASELINE, ngrams), study.folder / f"{corpus}.png")
+    both = [result for result in backbone if result.pos in (ARM, BASELINE)]
+    figures.save(budgets.figure(both, points, ARM, BASELINE), study.folder / f"losses-{corpus}.png")
+    drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
+    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
 
 
 def figure(

@@ -1,13 +1,16 @@
-"""The effects of the interventions as a figure and a table."""
+"""The effects of the interventions as a page with figures and tables."""
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.analysis.convergence import Estimate
-from posenc.analysis.why import Effect, Group
-from posenc.report import formatting
+from posenc.analysis.study import Study
+from posenc.analysis.why import Effect, Group, groups
+from posenc.report import figures, formatting
 from posenc.report.figures import STYLE
+from posenc.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,12 +22,29 @@ loss of that arm, seed by seed. Intervals are Student's t over seeds, 95 %, and 
 seeds there is no interval. `plan.yaml` has the command line of every arm, `runs.csv` a row for each run, `curves.csv`
 every validation. Generated with `python -m posenc.why`."""
 
+FINDINGS = "findings.md"
+"""Optional introduction of README.md, written by hand."""
+
 _COLOUR, _LINE = "#d55e00", "#1c1c1c"
 _ROW = 0.27
 """Inches."""
 
 _DOSES = 3
 """Trained doses for a curve; fewer are bars."""
+
+
+def write(study: Study) -> Path:
+    """Plot the effects of the interventions on each corpus, and write README.md; returns its path."""
+    findings, file = study.folder / FINDINGS, study.folder / "README.md"
+    text = ["# Why", findings.read_text().strip() if findings.exists() else "", INTRODUCTION]
+    for corpus in study.corpora:
+        explained = groups(study, corpus)
+        if any(group.explains for group in explained):
+            figures.save(figure(explained), study.folder / f"{corpus}.png")
+            drawn = f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"
+            text += [f"## {study.title(corpus)}", drawn, table(explained, study.plan["levels"])]
+    atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
+    return file
 
 
 def figure(groups: Sequence[Group]) -> "Figure":
