@@ -49,7 +49,7 @@ def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_b
     first, *_, last = advantage(runs, "rope", "sinusoidal")
     above = figure([first, last], {}, {}, "sinusoidal", {}).axes[0]
     (bar,) = (drawn for drawn in above.collections if isinstance(drawn, LineCollection))
-    assert bar.get_segments()[0][:, 1] == pytest.approx([last.advantage.low, last.advantage.high])
+    assert bar.get_segments()[0][:, 1] == pytest.approx(last.advantage.interval)
     assert marks(above, "^") == [(UNIT, 1.0)] * 3
     without = figure(advantage(shorter, "rope", "sinusoidal")[-1:], {}, {}, "sinusoidal", {}).axes[0]
     assert marks(without, "v") == [(16 * UNIT, 2.0)]

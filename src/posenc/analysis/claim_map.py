@@ -134,7 +134,7 @@ def _by_seed(results: Iterable[Result]) -> dict[int, dict[int, float]]:
 
 def _ratio(tokens: int, needed: Sequence[float]) -> Estimate:
     if any(budget == 0 for budget in needed):
-        return Estimate(math.inf, None, None, len(needed))
+        return Estimate(math.inf, len(needed))
     return speed_up([tokens] * len(needed), needed)
 
 

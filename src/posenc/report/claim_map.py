@@ -168,8 +168,8 @@ def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
     """A ring per seed, or a triangle at its bound if the loss lies outside RoPE's budgets; their interval."""
     for point in points:
         color = _GREY if point.plateau else _MAIN
-        if point.advantage.low is not None:
-            axes.vlines(point.tokens, point.advantage.low, point.advantage.high, color=color, alpha=0.3, linewidth=7)
+        if point.advantage.interval:
+            axes.vlines(point.tokens, *point.advantage.interval, color=color, alpha=0.3, linewidth=7)
         for value in point.by_seed.values():
             at, marker = {math.inf: (point.above, "^"), 0: (point.below, "v")}.get(value, (value, "o"))
             axes.plot(
@@ -274,7 +274,7 @@ def ratio(point: Point, unit: int) -> str:
     """
     value, each = point.advantage.value, sorted(point.by_seed.values())
     if 0 < value < math.inf:
-        return f"{value:.2f}{_interval(point.advantage)}, {formatting.seeds(len(each))}"
+        return f"{value:.2f}{formatting.bounds(point.advantage)}, {formatting.seeds(len(each))}"
     numbers = [f"{n:.2f}" for n in each if 0 < n < math.inf]
     outside = {
         f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
@@ -290,7 +290,7 @@ def _in_seeds(count: int, seeds: int) -> str:
 def last_change(before: int, after: int, ratio: Estimate) -> str:
     """`growth` in a sentence."""
     return (
-        f"From {before:,} to {after:,} tokens N changes by a factor of {ratio.value:.2f}{_interval(ratio)}, "
+        f"From {before:,} to {after:,} tokens N changes by a factor of {ratio.value:.2f}{formatting.bounds(ratio)}, "
         f"paired over {formatting.seeds(ratio.seeds)}."
     )
 
@@ -299,12 +299,6 @@ def slope(b: Estimate) -> str:
     """The trend in a sentence."""
     return (
         "Over the budgets off the plateau where every seed has an N, log N = a + b log D has "
-        f"b = {b.value:.3f}{_interval(b, 3)}, {formatting.seeds(b.seeds)}: "
+        f"b = {b.value:.3f}{formatting.bounds(b, '{:.3f}'.format)}, {formatting.seeds(b.seeds)}: "
         f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
     )
-
-
-def _interval(estimate: Estimate, digits: int = 2) -> str:
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f" ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"

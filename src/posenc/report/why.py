@@ -73,8 +73,8 @@ def _dose(axes: Any, group: Group) -> None:
     doses = [0.0, *named]
     axes.plot(doses, [0.0, *(share.value for share in named.values())], color=_COLOUR, marker="o", markersize=5)
     for dose, share in named.items():
-        if share.low is not None:
-            axes.plot([dose, dose], [share.low, share.high], color=_COLOUR, linewidth=1.4)
+        if share.interval:
+            axes.plot([dose, dose], share.interval, color=_COLOUR, linewidth=1.4)
     axes.plot(never, [0.0] * len(never), "x", color=_LINE)
     axes.axhline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
     axes.axhline(0, color=_LINE, linewidth=0.9)
@@ -113,8 +113,8 @@ def _bar(axes: Any, at: float, share: Estimate) -> None:
                       fontsize=8, color="#606060")  # fmt: skip
         return
     axes.barh(at, share.value, height=0.62, color=_COLOUR, alpha=0.55)
-    if share.low is not None:
-        axes.plot([share.low, share.high], [at, at], color=_LINE, linewidth=1.3, solid_capstyle="butt")
+    if share.interval:
+        axes.plot(share.interval, [at, at], color=_LINE, linewidth=1.3, solid_capstyle="butt")
 
 
 def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
@@ -133,16 +133,11 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
 def _cells(found: Effect, explains: bool) -> list[str]:
     shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
-    return [str(found.seeds), *shares, formatting.interval(found.last_loss), _difference(found.behind), *steps]
-
-
-def _difference(loss: Estimate) -> str:
-    interval = "" if loss.low is None or loss.high is None else f" ({loss.low:+.3f} to {loss.high:+.3f})"
-    return f"{loss.value:+.3f}{interval}"
+    behind = f"{found.behind.value:+.3f}{formatting.bounds(found.behind, '{:+.3f}'.format)}"
+    return [str(found.seeds), *shares, formatting.interval(found.last_loss), behind, *steps]
 
 
 def _share(share: Estimate) -> str:
     if not math.isfinite(share.value):
         return f"not reached by {share.missed} of {share.seeds}"
-    interval = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
-    return f"{share.value:.0%}{interval}"
+    return f"{share.value:.0%}{formatting.bounds(share, '{:.0%}'.format)}"
