@@ -1,12 +1,9 @@
 """The claim map as a page with figures and tables."""
 
-import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from posenc.analysis.claim_map import (
     ARM,
@@ -23,39 +20,16 @@ from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import BACKBONE, SEARCH, Result, pooled_sd, seeds_needed
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
-from posenc.report import budgets, figures, formatting, search
-from posenc.report.figures import STYLE
+from posenc.report import claim_map_figures, figures, formatting, search
+from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Star:
-    """A published result: the baseline's tokens to a loss, and how many times fewer the rotary arm needed."""
-
-    tokens: float
-    ratio: float
-    source: str
-
-
-PUBLISHED = (
-    Star(8.2e9, 2.2, "Su et al. 2021"),
-    Star(7.5e9, 1.32, "EleutherAI 2021"),  # a quarter into the baseline's run; the others are at its end
-    Star(6.4e9, 1.19, "modded-nanogpt 2024"),
-    Star(21e9, 1.0, "Press et al. 2021"),
-)
-"""With other texts, tokenizers, sizes and baselines, and one seed each (docs/claims.md)."""
 
 INTRODUCTION = """\
 How many times fewer tokens RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
 ([protocol](../../docs/protocol.md)). `runs.csv` has a row for each run, `curves.csv` every validation, `plan.yaml`
 the planned runs. Intervals are Student's t over seeds, and cover seeds only; with fewer than three seeds there is no
 interval and no verdict. Generated with `python -m posenc.claim_map`."""
-
-_MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
 
 
 def write(study: Study) -> Path:
@@ -91,125 +65,11 @@ def _backbone(study: Study, corpus: str) -> list[str]:
         setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
         for setting in settings
     }
-    figures.save(figure(points, others, factors, BASELINE, ngrams), study.folder / f"{corpus}.png")
+    figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
-    figures.save(budgets.figure(both, points, ARM, BASELINE), study.folder / f"losses-{corpus}.png")
+    figures.save(claim_map_figures.losses(both, points), study.folder / f"losses-{corpus}.png")
     drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
     return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
-
-
-def figure(
-    main: Sequence[Point],
-    others: Mapping[str, Sequence[Point]],
-    factors: Mapping[str, Sequence[Point]],
-    baseline: str,
-    ngrams: Mapping[int, float],
-) -> "Figure":
-    """N(D) and, below it, the gap in nats at equal D, over the baseline's tokens.
-
-    Args:
-        main: RoPE over the baseline.
-        others: RoPE over other baselines, by name; thin lines.
-        factors: RoPE over the baseline in settings with one difference from the backbone, by setting; dots.
-        baseline: its name.
-        ngrams: validation losses of n-gram models by order, marked on the upper axis.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        fig = Figure(figsize=(8, 6.4), layout="constrained")
-        above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
-        title = f"How many times fewer tokens RoPE needs than {baseline}"
-        marks = "rings: seeds; bars: 95 % intervals over seeds; triangles: bounds"
-        above.set_title(f"{title}\n{marks}", loc="left", fontsize=10)
-        above.axhline(1, color="#1c1c1c", linewidth=0.9)
-        measured = [(name, points) for name, points in others.items() if points]
-        for color, (name, points) in zip(itertools.cycle(_THIN), measured, strict=False):
-            _line(above, points, color, f"than {name}", linewidth=1, marker="o", markersize=3)
-        _seeds_of(above, main)
-        _line(above, main, _MAIN, f"than {baseline}", linewidth=2.2, marker="o", markersize=5)
-        for setting, points in factors.items():
-            _dots(above, points, setting)
-        for star in PUBLISHED:
-            above.plot(star.tokens, star.ratio, marker="*", markersize=11, color="#404040", linestyle="none")
-            above.annotate(
-                star.source, (star.tokens, star.ratio), xytext=(-8, 3), textcoords="offset points",
-                ha="right", fontsize=8, color="#404040",
-            )  # fmt: skip
-        above.set_xscale("log")
-        above.set_yscale("log")
-        above.set_ylabel("N, times fewer tokens")
-        above.yaxis.set_major_locator(matplotlib.ticker.FixedLocator([0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 6]))
-        above.yaxis.set_major_formatter("{x:g}")
-        above.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-        _ngram_axis(above, main, ngrams)
-        _gaps(below, main)
-        below.set_xlabel(f"tokens that {baseline} was trained on")
-        below.set_ylabel("nats per token\nbehind RoPE")
-    return fig
-
-
-def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: Any) -> None:
-    """A labelled line through the finite points; grey where the baseline is on the plateau."""
-    known = [point for point in points if 0 < point.advantage.value < math.inf]
-    if not known:
-        return
-    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, **style)
-    early = [point for point in known if point.plateau]
-    axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)
-    axes.annotate(
-        label, (known[-1].tokens, known[-1].advantage.value), xytext=(8, 0), textcoords="offset points",
-        va="center", fontsize=9, color=color,
-    )  # fmt: skip
-
-
-def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
-    """A ring per seed, or a triangle at its bound if the loss lies outside RoPE's budgets; their interval."""
-    for point in points:
-        color = _GREY if point.plateau else _MAIN
-        if point.advantage.interval:
-            axes.vlines(point.tokens, *point.advantage.interval, color=color, alpha=0.3, linewidth=7)
-        for value in point.by_seed.values():
-            at, marker = {math.inf: (point.above, "^"), 0: (point.below, "v")}.get(value, (value, "o"))
-            axes.plot(
-                point.tokens, at, marker, color=color, markersize=6, fillstyle="none" if marker == "o" else "full"
-            )
-
-
-def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
-    for point in points:
-        if 0 < point.advantage.value < math.inf:
-            color = _GREY if point.plateau else "#606060"
-            axes.plot(point.tokens, point.advantage.value, "o", color=color, markersize=4)
-            axes.annotate(
-                label, (point.tokens, point.advantage.value), xytext=(-6, 0), textcoords="offset points", fontsize=7,
-                ha="right", va="center", color=color,
-            )  # fmt: skip
-
-
-def _gaps(axes: Any, points: Sequence[Point]) -> None:
-    """Lines over the tokens; grey where the baseline is on the plateau."""
-    known = [(point.tokens, point.gap, point.plateau) for point in points if point.gap is not None]
-    axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    for drawn, color in ((known, _MAIN), ([point for point in known if point[2]], _GREY)):
-        tokens, gaps = [point[0] for point in drawn], [point[1] for point in drawn]
-        axes.plot(tokens, gaps, color=color, linewidth=2.2, marker="o", markersize=5)
-
-
-def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
-    """Ticks on the upper axis where the baseline has the loss of an n-gram model."""
-    import numpy as np
-
-    if len(points) < 2:
-        return
-    losses, tokens = [p.loss for p in points][::-1], [math.log(p.tokens) for p in points][::-1]
-    inside = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
-    top = axes.secondary_xaxis("top")
-    top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in inside.values()])
-    top.set_xticklabels([str(order) for order in inside], fontsize=8)
-    top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
-    top.minorticks_off()
 
 
 def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> list[str]:
@@ -248,16 +108,13 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
 
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
-    lines = [
-        "| budget | tokens | the baseline's loss (lowest to highest seed) | RoPE's | nats behind RoPE | "
-        "times fewer tokens (95 % interval) |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = ("budget", "tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "nats behind RoPE")
+    rows = []
     for point in points:
         fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
-        gaps = " | " if point.gap is None else f"{statistics.fmean(point.own.values()):.3f} | {point.gap:.3f}"
-        lines.append(f"| {point.tokens / unit:g} | {point.tokens:,} | {_range(point.losses)} | {gaps} | {fewer} |")
-    return "\n".join(lines)
+        gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
+        rows.append((f"{point.tokens / unit:g}", f"{point.tokens:,}", _range(point.losses), *gap, fewer))
+    return markdown(Table("", (*head, "times fewer tokens (95 % interval)"), rows))
 
 
 def _range(losses: Mapping[int, float]) -> str:

@@ -3,17 +3,17 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
 
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.study import Study
 from posenc.analysis.why import Effect, Group, groups
 from posenc.report import figures, formatting
-from posenc.report.figures import STYLE
+from posenc.report.figures import STYLE, label
 from posenc.storage.atomic import atomic_write
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 INTRODUCTION = """\
 Each intervention adds one of RoPE's properties to a model without RoPE, or removes one from RoPE. Its share of RoPE's
@@ -47,23 +47,20 @@ def write(study: Study) -> Path:
     return file
 
 
-def figure(groups: Sequence[Group]) -> "Figure":
+@matplotlib.rc_context(STYLE)
+def figure(groups: Sequence[Group]) -> Figure:
     """The share of the advantage: a dose-response curve if the arms are values on an axis, otherwise bars."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     shown = [group for group in groups if group.explains]
     doses = [group for group in shown if group.axis and len(group.effects) >= _DOSES]
     bars = [group for group in shown if group not in doses]
     rows = sum(len(group.effects) + 1.4 for group in bars)
     heights = [2.6] * len(doses) + [_ROW * rows] * bool(bars)
-    with matplotlib.rc_context(STYLE):
-        fig = Figure(figsize=(8, sum(heights) + 0.9), layout="constrained")
-        panels = fig.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for axes, group in zip(panels, doses, strict=False):
-            _dose(axes, group)
-        if bars:
-            _bars(panels[-1], bars)
+    fig = Figure(figsize=(8, sum(heights) + 0.9), layout="constrained")
+    panels = fig.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, group in zip(panels, doses, strict=False):
+        _dose(axes, group)
+    if bars:
+        _bars(panels[-1], bars)
     return fig
 
 
@@ -109,8 +106,7 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
 
 def _bar(axes: Any, at: float, share: Estimate) -> None:
     if not math.isfinite(share.value):
-        axes.annotate("never reaches that loss", (0, at), xytext=(4, 0), textcoords="offset points", va="center",
-                      fontsize=8, color="#606060")  # fmt: skip
+        label(axes, "never reaches that loss", (0, at), (4, 0), va="center", color="#606060")
         return
     axes.barh(at, share.value, height=0.62, color=_COLOUR, alpha=0.55)
     if share.interval:
