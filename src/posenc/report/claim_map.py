@@ -170,7 +170,10 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
         written.append(last_change(*changed))
     if fitted := trend(points):
         written.append(slope(fitted))
-    arms = sorted({result.pos for result in results})
+    budgets: dict[str, set[int]] = {}
+    for result in results:
+        budgets.setdefault(result.pos, set()).add(result.tokens)
+    arms = sorted(pos for pos, trained in budgets.items() if len(trained) > 1)
     spreads = {pos: pooled_sd(off_plateau(result for result in results if result.pos == pos)) for pos in arms}
     known = {pos: (sd, freedom) for pos, (sd, freedom) in spreads.items() if freedom}
     if known:
