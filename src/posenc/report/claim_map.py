@@ -16,7 +16,7 @@ from posenc.analysis.claim_map import (
     off_plateau,
     trend,
 )
-from posenc.analysis.convergence import Estimate
+from posenc.analysis.convergence import Estimate, figures_only, mean
 from posenc.analysis.results import BACKBONE, SEARCH, Result, pooled_sd, seeds_needed
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
@@ -36,7 +36,7 @@ def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text = ["# The claim map", INTRODUCTION]
     for corpus in study.corpora:
-        text += [f"## {study.title(corpus)}", *_backbone(study, corpus)]
+        text += [f"## {study.title(corpus)}", *_backbone(study, corpus), *_schemes(study, corpus)]
         for tokens, trials in searches(study.on(corpus)).items():
             name = f"search-{corpus}-{tokens}.png"
             figures.save(search.figure(trials), study.folder / name)
@@ -54,6 +54,7 @@ def _backbone(study: Study, corpus: str) -> list[str]:
     arm = [result for result in backbone if result.pos == ARM]
     points = advantage(backbone, ARM, BASELINE)
     others = {other: advantage(backbone, ARM, other) for other in OTHERS}
+    others = {other: found for other, found in others.items() if len(found) > 1}  # the others are in the scheme table
     others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
     written = write_up(results, points, others)
     if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
@@ -72,6 +73,16 @@ def _backbone(study: Study, corpus: str) -> list[str]:
     return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
 
 
+def _schemes(study: Study, corpus: str) -> list[str]:
+    """The paragraphs on the budgets with other schemes than the two of the map."""
+    backbone, _ = backbone_of(study, corpus)
+    unit = min((result.tokens for result in backbone), default=0)
+    text = []
+    for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
+        text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
+    return text
+
+
 def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> list[str]:
     """The paragraphs on one corpus, in Markdown; arguments as in `figure`."""
     written = []
@@ -85,7 +96,10 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
         written.append(last_change(*changed))
     if fitted := trend(points):
         written.append(slope(fitted))
-    arms = sorted({result.pos for result in results})
+    budgets: dict[str, set[int]] = {}
+    for result in results:
+        budgets.setdefault(result.pos, set()).add(result.tokens)
+    arms = sorted(pos for pos, trained in budgets.items() if len(trained) > 1)
     spreads = {pos: pooled_sd(off_plateau(result for result in results if result.pos == pos)) for pos in arms}
     known = {pos: (sd, freedom) for pos, (sd, freedom) in spreads.items() if freedom}
     if known:
@@ -115,6 +129,30 @@ def table(points: Sequence[Point], unit: int) -> str:
         gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
         rows.append((f"{point.tokens / unit:g}", f"{point.tokens:,}", _range(point.losses), *gap, fewer))
     return markdown(Table("", (*head, "times fewer tokens (95 % interval)"), rows))
+
+
+def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
+    """One row per scheme with runs of one budget, by rising loss, in Markdown.
+
+    Args:
+        results: of one corpus and setting.
+        tokens: the budget.
+        unit: tokens in a unit of budget.
+    """
+    of_budget = [result for result in results if result.tokens == tokens]
+    own = {result.seed: result.val_loss for result in of_budget if result.pos == ARM}
+    rows = []
+    for pos in {result.pos for result in of_budget}:
+        runs = [result for result in of_budget if result.pos == pos]
+        loss = figures_only(mean([run.val_loss for run in runs]))
+        cells = [pos, ", ".join(sorted({f"{run.lr:g}" for run in runs})), str(len(runs)), formatting.interval(loss)]
+        behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
+        cells.append(formatting.difference(figures_only(mean(behind))) if pos != ARM and behind else "")
+        fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]
+        cells.append(ratio(fewer[0], unit) if fewer else "")
+        rows.append((loss.value, cells))
+    head = ("scheme", "learning rate", "seeds", "final loss", "minus RoPE's, paired", "times fewer tokens RoPE needs")
+    return markdown(Table("", head, [cells for _, cells in sorted(rows)]))
 
 
 def _range(losses: Mapping[int, float]) -> str:

@@ -62,6 +62,8 @@ def advantages(
     for source, at in PUBLISHED.items():
         above.plot(*at, marker="*", markersize=11, color="#404040", linestyle="none")
         label(above, source, at, (-8, 3), ha="right", color="#404040")
+    if above.get_legend_handles_labels()[0]:
+        above.legend(loc="upper right", fontsize=9)
     above.set_xscale("log")
     above.set_yscale("log")
     above.set_ylabel("N, times fewer tokens")
@@ -80,10 +82,9 @@ def _line(axes: Any, points: Sequence[Point], color: str, name: str, **style: An
     known = [point for point in points if 0 < point.advantage.value < math.inf]
     if not known:
         return
-    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, **style)
+    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, label=name, **style)
     early = [point for point in known if point.plateau]
     axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)
-    label(axes, name, (known[-1].tokens, known[-1].advantage.value), (8, 0), va="center", fontsize=9, color=color)
 
 
 def _seeds_of(axes: Any, points: Sequence[Point]) -> None:

@@ -18,6 +18,11 @@ def bounds(estimate: Estimate, show: Callable[[float], str] = "{:.2f}".format, t
     return f" ({to.join(map(show, estimate.interval))})" if estimate.interval else ""
 
 
+def difference(estimate: Estimate) -> str:
+    """+0.031 (+0.023 to +0.040), or +0.031 if there is no interval."""
+    return f"{estimate.value:+.3f}{bounds(estimate, '{:+.3f}'.format)}"
+
+
 def steps(estimate: Estimate) -> str:
     """53, or how many seeds did not reach it."""
     return _missed(estimate) if estimate.missed else f"{estimate.value:,.0f}"

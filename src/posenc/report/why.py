@@ -129,8 +129,8 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
 def _cells(found: Effect, explains: bool) -> list[str]:
     shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
-    behind = f"{found.behind.value:+.3f}{formatting.bounds(found.behind, '{:+.3f}'.format)}"
-    return [str(found.seeds), *shares, formatting.interval(found.last_loss), behind, *steps]
+    losses = [formatting.interval(found.last_loss), formatting.difference(found.behind)]
+    return [str(found.seeds), *shares, *losses, *steps]
 
 
 def _share(share: Estimate) -> str:
