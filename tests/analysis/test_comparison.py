@@ -102,10 +102,9 @@ def test_a_grid_that_is_not_full_has_a_panel_for_each_point_there_is():
 def test_learning_rates_that_a_search_chose_make_it_best_against_best():
     found = replace(pair(setting={"optim.lr": 0.01}), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
     (panel,) = panels(found)
-    assert panel.kind == "tuned"
-    assert panel.chosen == {"optim.lr": {"rope": 0.01, "sinusoidal": 0.003}}
+    assert panel.tuned
     assert arm(panel, "rope").verdict == "faster"
-    assert panels(pair())[0].kind == "matched"
+    assert not panels(pair())[0].tuned
 
 
 def test_learning_rates_that_differ_without_a_search_are_no_fair_comparison():

@@ -64,7 +64,7 @@ class HeadAnalysis:
         ngram: the n-gram baseline; None if unknown.
         runs, both, neither: number of runs in total, with a head and a drop of the loss, and with neither.
         correlation: rank correlation of the two steps over the runs with both; None if it is not defined.
-        heads: every head of one run per scheme at its end: scheme, seed, layer, head and its attention by distance.
+        heads: every head of one run per scheme at its end: scheme, layer, head and its attention by distance.
     """
 
     rows: tuple[SchemeHeads, ...]
@@ -144,4 +144,4 @@ def _heads_at_the_end(run: Run) -> Iterator[Mapping[str, object]]:
         if head["step"] == end:
             scores = {name: value for name, value in head.items() if name not in ("step", "layer", "head")}
             number = {"layer": int(head["layer"]) + 1, "head": int(head["head"]) + 1}
-            yield {"scheme": run.scheme, "seed": run.seed, **number, "scores": scores}
+            yield {"scheme": run.scheme, **number, "scores": scores}
