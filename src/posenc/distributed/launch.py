@@ -33,12 +33,7 @@ TIME_LIMIT_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
-    """Train a run with several ranks, one process each.
-
-    Args:
-        module: run by each rank, as in `python -m`.
-        world_size: number of ranks.
-        task: put into the store, plain data.
+    """Run `python -m module` as several ranks, one process each, with a task of plain data in their store.
 
     Raises:
         UserError, RunError, Stopped: the error of the ranks.

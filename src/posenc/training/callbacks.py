@@ -23,16 +23,9 @@ from posenc.training.timer import CHECKPOINTS, Timer
 
 
 class Checkpoint(Callback):
-    """Saves after validations if enough time has passed, and at the end; keeps the last two.
+    """Saves after validations, at least `seconds` apart, and at the end; keeps the last two.
 
     If a logger needs it, the checkpoint with the lowest validation loss is also kept.
-
-    Args:
-        directory: the run directory.
-        seconds: minimum time between checkpoints.
-        metrics: its rows are synced to disk first.
-        signals: deferred while a checkpoint is written.
-        timer: records the time spent.
     """
 
     def __init__(
@@ -110,12 +103,7 @@ class StopOnSignal(Callback):
 
 
 class ProgressBar(Callback):
-    """A bar with loss, speed and time left on a terminal; otherwise a plain line per validation.
-
-    Args:
-        title: of the bar.
-        steps: total number of updates.
-    """
+    """A bar with loss, speed and time left on a terminal; otherwise a plain line per validation."""
 
     def __init__(self, title: str, steps: int) -> None:
         self.title, self.steps = title, steps
