@@ -19,7 +19,7 @@ from posenc.tracking import loggers
 from posenc.training import environment
 from posenc.training.accelerator import Hardware
 from posenc.training.attention_probe import AttentionProbe
-from posenc.training.callbacks import Checkpoint, ProgressBar, StopOnSignal
+from posenc.training.callbacks import Checkpoint, ProgressBar
 from posenc.training.efficiency import peak_memory, reset_peak_memory
 from posenc.training.experiment import Experiment
 from posenc.training.fork import Fork
@@ -59,9 +59,8 @@ class TrainingRun:
         probe = AttentionProbe(self.windows, settings.context)
         self.metrics = MetricsWriter(directory, settings, probe, timer, signals, bar.show)
         checkpoint = Checkpoint(directory, settings.checkpoint_seconds, self.metrics, signals, timer)
-        callbacks = [self.metrics, checkpoint, StopOnSignal(signals, checkpoint), bar]
         self.parameters = experiment.parameters()
-        self.trainer = build_trainer(hardware, directory, settings.steps, callbacks)
+        self.trainer = build_trainer(hardware, directory, settings.steps, [self.metrics, checkpoint, bar])
         self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
 
     @property
