@@ -17,9 +17,8 @@ SPLIT_NAMES = {"train": "training", "valid": "validation"}
 
 @dataclass(frozen=True)
 class Prepared:
-    """The training and validation tokens, and their tokenizer."""
+    """The training and validation tokens."""
 
-    tokenizer: Tokenizer
     train: Tokens
     valid: Tokens
 
@@ -33,7 +32,7 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
         _load_or_train(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{corpus.fingerprint()}")
     # The shorter split first: if it is too short, nothing has been written yet.
     valid, train = (open_split(corpus, tokenizer, cache, title, split, context, window) for split in ("valid", "train"))
-    return Prepared(tokenizer, train, valid)
+    return Prepared(train, valid)
 
 
 def open_split(
