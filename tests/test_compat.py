@@ -36,7 +36,7 @@ def test_python_leaves_out_what_is_damaged_after_the_first_xz_stream(tmp_path):
     (tmp_path / "a.xz").write_bytes(lzma.compress(b"a") + b"damaged")
     with lzma.open(tmp_path / "a.xz") as stream:
         assert stream.read() == b"a"
-    with compat.open_xz(tmp_path / "a.xz", "rb") as stream, pytest.raises(lzma.LZMAError):
+    with compat.open_xz(tmp_path / "a.xz") as stream, pytest.raises(lzma.LZMAError):
         stream.read()
 
 

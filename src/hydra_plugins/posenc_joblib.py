@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 from collections import deque
@@ -11,7 +12,6 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.singleton import Singleton
@@ -22,7 +22,7 @@ from posenc.compat import basic_launcher
 from posenc.config.command_line import replace_unencodable
 from posenc.config.compose import register_resolvers
 from posenc.distributed.launch import end_with_parent
-from posenc.errors import Stopped, UserError
+from posenc.errors import Stopped, UserError, needed_for
 from posenc.sweeps.callback import progress, record_failure
 
 BasicLauncher: Any = basic_launcher()
@@ -45,11 +45,13 @@ class Processes(BasicLauncher):
         n_jobs: maximum number of parallel runs; -1 for one per core.
 
     Raises:
-        UserError: if n_jobs is invalid.
+        UserError: if n_jobs is invalid, or the package `cloudpickle` is not installed.
     """
 
     def __init__(self, n_jobs: int = -1) -> None:
         super().__init__()
+        with needed_for("hydra/launcher=joblib"):
+            import cloudpickle  # noqa: F401
         if type(n_jobs) is not int or not (n_jobs == -1 or n_jobs >= 1):
             raise UserError(f"hydra.launcher.n_jobs={n_jobs} must be at least 1, or -1 for one job per core")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -62,6 +64,8 @@ class Processes(BasicLauncher):
         Raises:
             Stopped: if a run was stopped by Ctrl-C, or stdout was closed; the others are saved in that case.
         """
+        import cloudpickle
+
         waiting = deque(enumerate(job_overrides))
         idle: list[ProcessPoolExecutor] = []
         running: dict[Future[float | None], tuple[int, ProcessPoolExecutor]] = {}
@@ -115,7 +119,7 @@ def _initialise(threads: int) -> None:
 
 def _train(job: bytes) -> float | None:
     """Train one run in its process; returns its final validation loss."""
-    launcher, overrides, number, singletons = cloudpickle.loads(job)
+    launcher, overrides, number, singletons = pickle.loads(job)
     Singleton.set_state(singletons)
     register_resolvers()
     try:

@@ -4,7 +4,7 @@ tests/test_compat.py checks that each of them exists in the installed versions. 
 overrides `nn.Module._apply` (torch 2.13), through which a cast of a module reaches its buffers.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     import argparse
@@ -60,11 +60,11 @@ def basic_launcher() -> Any:
     return BasicLauncher
 
 
-def open_xz(file: "Path", mode: str) -> "lzma.LZMAFile":
+def open_xz(file: "Path | BinaryIO") -> "lzma.LZMAFile":
     """Python 3.11: an .xz file, whose damaged second stream raises LZMAError instead of being left out silently."""
     import lzma
 
-    stream: Any = lzma.LZMAFile(file, mode)  # noqa: SIM115 - closed by the caller
+    stream: Any = lzma.LZMAFile(file)  # noqa: SIM115 - closed by the caller
     stream._buffer.raw._trailing_error = ()
     return stream
 

@@ -170,6 +170,7 @@ MISSING_PACKAGES = [
     train("tokenizer=bpe", "tokenizer=bpe needs the package tokenizers, which is not installed", without="tokenizers"),
     train("data=enwik8", "data.path=LTCB/enwik8 needs the package datasets", without="datasets"),
     train("steps=20", "this needs the package torch, which is not installed", without="torch"),
+    train("-m hydra/launcher=joblib seed=0,1", "joblib needs the package cloudpickle", without="cloudpickle"),
     Wrong(
         ("data=text", "data.path={here}/a.parquet"), "a.parquet needs the package pyarrow",
         files={"a.parquet": b""}, without="pyarrow",

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from posenc.data.cache import META, TOKENS, TokenWriter, built_once, open_or_build
+from posenc.data.corpora import TextFiles
+from posenc.data.prepare import prepare
+from posenc.data.tokenizers import BytePairs
 from posenc.errors import RunError, UserError
 from tests.faults import data as faults
 from tests.faults.limits import can_mount
@@ -71,7 +74,20 @@ def other_format(folder: Path) -> None:
     (folder / META).write_text(json.dumps({**meta, "format": 0}))
 
 
-@pytest.mark.parametrize("damage", [flip_a_bit, cut_short, drop_meta, garble_meta, other_format])
+def pipe_for_meta(folder: Path) -> None:
+    drop_meta(folder)
+    os.mkfifo(folder / META)
+
+
+def pipe_for_tokens(folder: Path) -> None:
+    (folder / TOKENS).unlink()
+    os.mkfifo(folder / TOKENS)
+
+
+DAMAGES = [flip_a_bit, cut_short, drop_meta, garble_meta, other_format, pipe_for_meta, pipe_for_tokens]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_cache_is_built_again_with_a_notice(damage, tmp_path, capsys):
     folder = tmp_path / "tokens"
     build(folder)
@@ -169,8 +185,16 @@ def test_a_full_disk_names_the_file_and_the_bytes(tmp_path):
 
 
 def test_a_full_disk_behind_stdout_is_not_taken_for_a_full_cache(tmp_path):
-    with pytest.raises(OSError, match="No space left"), open("/dev/full", "w") as full, redirect_stdout(full):
-        build(tmp_path / "tokens")
+    text = tmp_path / "a.txt"
+    text.write_text("in the beginning\n" * 99)
+
+    def tokenize() -> None:
+        prepare(TextFiles(str(text)), BytePairs(260), tmp_path / "cache", "text", 1, 2)
+
+    for fill in (lambda: build(tmp_path / "tokens"), tokenize):
+        with pytest.raises(OSError, match="No space left"), open("/dev/full", "w") as full, redirect_stdout(full):
+            fill()
+        fill()
     assert np.array_equal(build(tmp_path / "tokens"), IDS)
 
 

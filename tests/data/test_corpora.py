@@ -146,6 +146,11 @@ class TestHub:
         with pytest.raises(UserError, match="data.field=body is not a column of .*, which has text"):
             list(HubHeldOut(path=path, field="body", streaming=streaming).stream("valid"))
 
+    def test_a_row_that_would_be_two_documents_is_refused(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=["a\0b"])
+        with pytest.raises(UserError, match="a row of .* contains a NUL character, which would end the document"):
+            list(HubHeldOut(path=path, streaming=streaming).stream("valid"))
+
 
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
@@ -276,6 +281,12 @@ def test_streams_that_are_packed_one_after_the_other_are_one_text_or_refused(tmp
         (tmp_path / "a.xz").write_bytes(lzma.compress(b"text") + stream)
         with nullcontext() if sound else pytest.raises(UserError, match="a.xz cannot be read"):
             assert everything(TextFiles(str(tmp_path))) == b"text" * 1000
+
+
+@pytest.mark.parametrize("pack", [gzip, lzma])
+def test_zeros_after_a_packed_stream_are_padding(pack, tmp_path):
+    (tmp_path / f"a.{'gz' if pack is gzip else 'xz'}").write_bytes(pack.compress(b"text") + b"\0" * 512)
+    assert everything(TextFiles(str(tmp_path))) == b"text"
 
 
 def test_a_separator_that_no_line_has_is_refused(tmp_path):

@@ -72,6 +72,7 @@ def draw(study: Study) -> None:
     for corpus in study.corpora:
         results = [result for result in study.results if result.corpus == corpus]
         text += [f"## {study.title(corpus)}", *_plot_backbone(study, corpus, results)]
+        text += _schemes(study, corpus)
         for tokens, trials in searches(results).items():
             name = f"search-{corpus}-{tokens}.png"
             figures.save(search.figure(trials), study.folder / name)
@@ -105,6 +106,7 @@ def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> li
     arm = [result for result in backbone if result.pos == ARM]
     points = advantage(backbone, ARM, BASELINE)
     others = {other: advantage(backbone, ARM, other) for other in OTHERS}
+    others = {other: found for other, found in others.items() if len(found) > 1}  # the others are in the scheme table
     others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
     written = claim_map.write_up(results, points, others)
     if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
@@ -121,6 +123,18 @@ def _plot_backbone(study: Study, corpus: str, results: "Sequence[Result]") -> li
     figures.save(budgets.figure(both, points, ARM, BASELINE), study.folder / f"losses-{corpus}.png")
     drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
     return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
+
+
+def _schemes(study: Study, corpus: str) -> list[str]:
+    """The paragraphs on the budgets with other schemes than the two of the map."""
+    from posenc.report import schemes
+
+    backbone, _ = backbone_of(study, corpus)
+    unit = min((result.tokens for result in backbone), default=0)
+    text = []
+    for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
+        text += [f"### Every scheme with {tokens:,} tokens per run", schemes.table(backbone, ARM, tokens, unit)]
+    return text
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from posenc.errors import UserError
 from posenc.storage.atomic import PARTIAL, check_writable
+from posenc.storage.reading import open_regular, read_mapping
 from posenc.storage.resource_errors import disk_errors
 
 TOKENS, META = "tokens.bin", "meta.json"
@@ -79,20 +80,17 @@ def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
     Raises:
         UserError: if they are damaged, or not the expected ones.
     """
-    try:
-        meta = json.loads((folder / META).read_text())
-        if {key: meta.get(key) for key in expected} != expected:
-            raise UserError("its meta.json does not match")
-        with (folder / TOKENS).open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size != meta.get("bytes") or size == 0:
-                raise UserError(f"{size} bytes instead of {meta.get('bytes')}")
-            if hashlib.file_digest(stream, "sha256").hexdigest() != meta.get("sha256"):
-                raise UserError("its checksum does not match")
-            # Maps the open file, not its name, since another process may delete it now.
-            return np.memmap(stream, dtype=np.dtype(expected["dtype"]), mode="r")
-    except (OSError, ValueError, RecursionError, AttributeError) as error:
-        raise UserError(f"unreadable: {error}") from error
+    meta, dtype = read_mapping(folder / META), np.dtype(expected["dtype"])
+    if {key: meta.get(key) for key in expected} != expected:
+        raise UserError("its meta.json does not match")
+    with open_regular(folder / TOKENS) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size == 0 or size % dtype.itemsize or size != meta.get("bytes"):
+            raise UserError(f"{size} bytes instead of {meta.get('bytes')}")
+        if hashlib.file_digest(stream, "sha256").hexdigest() != meta.get("sha256"):
+            raise UserError("its checksum does not match")
+        # Maps the open file, not its name, since another process may delete it now.
+        return np.memmap(stream, dtype=dtype, mode="r")
 
 
 class TokenWriter:
@@ -139,7 +137,11 @@ class TokenWriter:
 
 
 def built_once(
-    folder: Path, read: Callable[[Path], _T], build: Callable[[Path], None], needed: Callable[[], str]
+    folder: Path,
+    read: Callable[[Path], _T],
+    build: Callable[[Path], None],
+    needed: Callable[[], str],
+    notice: str = "",
 ) -> _T:
     """The result of `read` on a folder, which is built first if it is missing or damaged.
 
@@ -151,6 +153,7 @@ def built_once(
         read: raises UserError if the folder is missing or damaged.
         build: fills a new folder, which is then renamed.
         needed: describes the space needed; called only if the disk is full.
+        notice: printed before it is built, by the one process that does.
 
     Raises:
         UserError: if the folder must be built but cannot be written to.
@@ -165,6 +168,8 @@ def built_once(
             except UserError as damage:
                 if folder.exists():
                     print(f"The cache {folder} is damaged ({damage}); rebuilding it.", file=sys.stderr, flush=True)
+            if notice:
+                print(notice, flush=True)
             _build(folder, build, needed)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posenc.bounds import PositiveInt
-from posenc.data.readers import END, find_files, read_file
+from posenc.data.readers import END, encoded, find_files, read_file
 from posenc.errors import UserError, first_line, needed_for
 
 SPLITS = ("train", "valid", "test")
@@ -209,7 +209,7 @@ def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:
     text = row[field]
     if not isinstance(text, str | None):
         raise UserError(f"data.field={field} of {path} contains {type(text).__name__}, not text")
-    return (text or "").encode()
+    return encoded(text or "", f"a row of {path}")
 
 
 class HubCut(Hub, _Cut):

@@ -96,4 +96,5 @@ def _load_or_train(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:
         tokenizer.save(partial)
 
     check_plain("data", folder.name)
-    built_once(folder, tokenizer.load, train, lambda: "a little")
+    notice = f"Training a tokenizer with {tokenizer.vocab_size:,} tokens on the training split."
+    built_once(folder, tokenizer.load, train, lambda: "a little", notice)

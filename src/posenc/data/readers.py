@@ -3,12 +3,15 @@
 import codecs
 import glob
 import gzip
+import io
 import itertools
 import json
 import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -21,7 +24,29 @@ END = b"\0"
 CHUNK = 1 << 20
 """Bytes to read at once, extended to the end of the line."""
 
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": open_xz}
+
+class _WithoutPadding(io.FileIO):
+    """A file without the zero bytes at its end, which may follow the streams of an .xz file."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        start = max(0, self.seek(0, os.SEEK_END) - CHUNK)
+        self.seek(start)
+        self.end = start + len(self.readall().rstrip(b"\0"))
+        self.seek(0)
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = self.end - self.tell()
+        return super().read(left if size is None or size < 0 else min(size, left))
+
+
+@contextmanager
+def _open_xz(file: Path) -> Iterator[IO[bytes]]:
+    with _WithoutPadding(file) as stream, open_xz(stream) as text:
+        yield text
+
+
+OPENERS: dict[str, Callable[[Path], AbstractContextManager[Any]]] = {".gz": gzip.open, ".xz": _open_xz}
 
 TEXT_TYPES = ("string", "large_string", "string_view")
 """Types of a column with text, in Arrow's names."""
@@ -94,8 +119,8 @@ def _format(file: Path) -> str:
     return Path(name.stem).suffix if name.suffix in OPENERS else name.suffix
 
 
-def _open(file: Path) -> IO[bytes]:
-    return OPENERS.get(file.suffix.lower(), open)(file, "rb")
+def _open(file: Path) -> AbstractContextManager[IO[bytes]]:
+    return OPENERS.get(file.suffix.lower(), partial(open, mode="rb"))(file)
 
 
 def _line_blocks(file: Path) -> Iterator[list[bytes]]:
@@ -135,17 +160,22 @@ def _read_jsonl(file: Path, field: str, separator: str | None) -> Iterator[bytes
     numbers = itertools.count(1)
     for block in _line_blocks(file):
         lines = [(line, f"{file} line {next(numbers)}") for line in block]
-        yield b"".join(_document(_json_text(line, field, where), where) for line, where in lines if line.strip())
+        yield b"".join(encoded(_json_text(line, field, where), where) + END for line, where in lines if line.strip())
 
 
-def _document(text: str, where: str) -> bytes:
+def encoded(text: str, where: str) -> bytes:
+    """A document as UTF-8.
+
+    Raises:
+        UserError: if it cannot be encoded, or contains END.
+    """
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
         raise UserError(f"{where} contains an unpaired surrogate, which is not valid text") from error
     if END in data:
         raise UserError(f"{where} contains a NUL character, which would end the document")
-    return data + END
+    return data
 
 
 def _json_text(line: bytes, field: str, where: str) -> str:
@@ -176,7 +206,7 @@ def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[byt
                 raise UserError(f"{file}: the column data.field={field} contains {dtype}, not text")
             for batch in table.iter_batches(batch_size=1024, columns=[field]):
                 texts = batch.column(0).to_pylist()
-                yield b"".join(_document(text, str(file)) for text in texts if text is not None)
+                yield b"".join(encoded(text, str(file)) + END for text in texts if text is not None)
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8 text: {error.reason}") from error
     except pyarrow.ArrowException as error:

@@ -11,8 +11,12 @@ from annotated_types import Gt, Lt
 from posenc.data.readers import END
 from posenc.errors import UserError, first_line, needed_for
 from posenc.storage.atomic import atomic_write
+from posenc.storage.reading import read_text
 
 FILE = "tokenizer.json"
+
+MAX_BYTES = 2**28
+"""Maximum size of that file; 2**20 tokens need about 2**26."""
 
 
 class Tokenizer(Protocol):
@@ -144,7 +148,6 @@ class BytePairs:
         """
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-        print(f"Training a tokenizer with {self.vocab_size:,} tokens on the training split.", flush=True)
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -169,8 +172,9 @@ class BytePairs:
         from tokenizers import Tokenizer
 
         file = folder / FILE
+        text = read_text(file, MAX_BYTES)
         try:
-            read = Tokenizer.from_str(file.read_text(encoding="utf-8"))
+            read = Tokenizer.from_str(text)
         except Exception as error:  # the package raises bare Exception
             raise UserError(f"{file} cannot be read: {first_line(error)}") from error
         if read.get_vocab_size() != self.vocab_size:

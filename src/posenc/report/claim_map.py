@@ -82,6 +82,8 @@ def figure(
                 star.source, (star.tokens, star.ratio), xytext=(-8, 3), textcoords="offset points",
                 ha="right", fontsize=8, color="#404040",
             )  # fmt: skip
+        if above.get_legend_handles_labels()[0]:
+            above.legend(loc="upper right", fontsize=9)
         above.set_xscale("log")
         above.set_yscale("log")
         above.set_ylabel("N, times fewer tokens")
@@ -100,13 +102,9 @@ def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: A
     known = [point for point in points if 0 < point.advantage.value < math.inf]
     if not known:
         return
-    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, **style)
+    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, label=label, **style)
     early = [point for point in known if point.plateau]
     axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)
-    axes.annotate(
-        label, (known[-1].tokens, known[-1].advantage.value), xytext=(8, 0), textcoords="offset points",
-        va="center", fontsize=9, color=color,
-    )  # fmt: skip
 
 
 def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
@@ -170,7 +168,10 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
         written.append(last_change(*changed))
     if fitted := trend(points):
         written.append(slope(fitted))
-    arms = sorted({result.pos for result in results})
+    budgets: dict[str, set[int]] = {}
+    for result in results:
+        budgets.setdefault(result.pos, set()).add(result.tokens)
+    arms = sorted(pos for pos, trained in budgets.items() if len(trained) > 1)
     spreads = {pos: pooled_sd(off_plateau(result for result in results if result.pos == pos)) for pos in arms}
     known = {pos: (sd, freedom) for pos, (sd, freedom) in spreads.items() if freedom}
     if known:

@@ -14,6 +14,14 @@ def interval(estimate: Estimate | None, digits: int = 3) -> str:
     return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f}–{estimate.high:.{digits}f})"
 
 
+def difference(estimate: Estimate, digits: int = 3) -> str:
+    """+0.031 (+0.023 to +0.040), or +0.031 if there is no interval."""
+    value = f"{estimate.value:+.{digits}f}"
+    if estimate.low is None or estimate.high is None:
+        return value
+    return f"{value} ({estimate.low:+.{digits}f} to {estimate.high:+.{digits}f})"
+
+
 def steps(estimate: Estimate) -> str:
     """53, or how many seeds did not reach it."""
     return _missed(estimate) if estimate.missed else f"{estimate.value:,.0f}"

@@ -113,12 +113,8 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
 def _cells(found: Effect, explains: bool) -> list[str]:
     shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
-    return [str(found.seeds), *shares, formatting.interval(found.last_loss), _difference(found.behind), *steps]
-
-
-def _difference(loss: Estimate) -> str:
-    interval = "" if loss.low is None or loss.high is None else f" ({loss.low:+.3f} to {loss.high:+.3f})"
-    return f"{loss.value:+.3f}{interval}"
+    losses = [formatting.interval(found.last_loss), formatting.difference(found.behind)]
+    return [str(found.seeds), *shares, *losses, *steps]
 
 
 def _share(share: Estimate) -> str:

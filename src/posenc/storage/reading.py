@@ -4,6 +4,8 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +20,35 @@ MAX_DEPTH = 50
 """Maximum nesting of mappings and lists."""
 
 
+@contextmanager
+def open_regular(file: Path) -> Iterator[BufferedReader]:
+    """Open a file for reading, without waiting for a named pipe.
+
+    Raises:
+        UserError: if it cannot be opened or read, or is not a regular file.
+    """
+    try:
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UserError(f"{file} cannot be read: it is not a regular file")
+            yield stream
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+
+
 def read_text(file: Path, limit: int = MAX_BYTES) -> str:
     """The contents of a text file.
 
     Raises:
         UserError: if it is missing, not a regular file, larger than `limit` bytes, or not UTF-8.
     """
+    with open_regular(file) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > limit:
+            raise UserError(f"{file} cannot be read: {size:,} bytes, at most {limit:,} are allowed")
+        data = stream.read(limit)
     try:
-        # Otherwise opening a named pipe would block.
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{file} cannot be read: it is not a regular file")
-            if status.st_size > limit:
-                raise UserError(f"{file} cannot be read: {status.st_size:,} bytes, at most {limit:,} are allowed")
-            return stream.read(limit).decode()
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+        return data.decode()
     except UnicodeDecodeError as error:
         raise UserError(f"{file} cannot be read: it is not UTF-8 text") from error
 
