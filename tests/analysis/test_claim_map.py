@@ -44,7 +44,7 @@ def test_an_advantage_that_shrinks_has_a_negative_slope():
     slower = [result("sinusoidal", r.tokens, r.seed, r.val_loss - 0.02 * math.log2(r.tokens / UNIT)) for r in runs[15:]]
     points = advantage(runs[:15] + slower, "rope", "sinusoidal")
     assert slope(points).value < -0.05
-    assert slope(points).high < 0
+    assert slope(points).interval[1] < 0
     last = growth(points)
     assert last is not None
     before, after, ratio = last
@@ -91,7 +91,7 @@ def test_an_arm_that_never_gets_there_has_no_advantage():
 def test_two_seeds_give_figures_and_no_interval():
     point = advantage(backbone(seeds=2), "rope", "sinusoidal")[-1]
     assert point.advantage.value == pytest.approx(1.6)
-    assert point.advantage.low is None
+    assert point.advantage.interval is None
 
 
 def test_a_baseline_on_the_plateau_of_the_bigram_model_is_marked():

@@ -57,7 +57,7 @@ def test_seeds_are_compared_in_pairs():
     (panel,) = panels(sweep(*runs))
     estimate = arm(panel, "rope").thresholds[0].in_steps
     assert estimate.value == pytest.approx(2, rel=0.15)
-    assert estimate.low > 1.2
+    assert estimate.interval[0] > 1.2
 
 
 def test_a_second_axis_makes_a_panel_a_value():
@@ -236,7 +236,7 @@ def test_one_seed_gets_no_interval_and_no_verdict():
 
 def test_two_seeds_give_figures_and_no_verdict():
     (panel,) = panels(pair(seeds=2))
-    assert arm(panel, "rope").headline.in_steps.low is not None
+    assert arm(panel, "rope").headline.in_steps.interval is not None
     assert arm(panel, "rope").verdict == "no verdict"
     assert "2 seeds only: no verdict with fewer than 3" in panel.notices
     said = sentences.verdict(panel)
@@ -249,7 +249,8 @@ def test_an_interval_of_more_than_a_factor_of_ten_is_not_printed_and_decides_not
     wild = [run("rope", seed, pace=pace) for seed, pace in enumerate((0.9, 2.0, 6.0))]
     (panel,) = panels(sweep(*wild, *(run("sinusoidal", seed) for seed in range(3))))
     rope = arm(panel, "rope")
-    assert rope.headline.in_steps.high / rope.headline.in_steps.low > 10
+    low, high = rope.headline.in_steps.interval
+    assert high / low > 10
     assert rope.verdict == "not determined"
     assert formatting.times(rope.headline.in_steps).endswith("x (not determined at 3 seeds)")
     assert "rope has a speed-up in steps of" in sentences.verdict(panel)

@@ -26,7 +26,7 @@ def test_the_paper_s_ratios_are_those_of_its_digitised_steps():
             assert point.ratio == pytest.approx(point.other / point.rotary, rel=0.02)
     fractions = [[round(fraction, 3) for fraction in curves.fractions()] for curves in ROFORMER]
     assert fractions == [[0.066, 0.131, 0.289, 1.0], [0.349, 1.0]]
-    assert PUBLISHED[3].result == "2.2x (114k against 250k steps)"
+    assert PUBLISHED[3][4] == "2.2x (114k against 250k steps), digitised from the figure"
 
 
 @pytest.mark.parametrize(("setting", "figure"), [(MASKED, 0), (LINEAR, 1)])
@@ -35,11 +35,10 @@ def test_runs_that_repeat_a_figure_stand_beside_it_at_its_shares_of_the_budget(s
     beside = panel.reproduction
     assert beside is not None
     assert beside.curves is ROFORMER[figure]
-    assert [row.fraction for row in beside.rows] == ROFORMER[figure].fractions()
-    assert beside.rows[-1].ours["rope"].value == pytest.approx(2, rel=0.05)
-    threshold = panel.thresholds[-1]
-    assert beside.rows[-1].level == threshold.level
-    assert beside.rows[-1].ours["rope"].value == threshold.in_steps.value
+    ours = beside.ours["rope"]
+    assert [threshold.fraction for threshold in ours] == ROFORMER[figure].fractions()
+    assert ours[-1] == panel.thresholds[-1]
+    assert ours[-1].in_steps.value == pytest.approx(2, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,11 @@ def test_what_lies_before_the_first_validation_is_left_out():
     (panel,) = panels(sweep(*late))
     beside = panel.reproduction
     assert beside is not None
-    assert [round(row.fraction, 3) for row in beside.rows] == [0.289, 1.0]  # the first is at step 50 of 300
+    assert [point.level for point in beside.points] == ["loss 2.5", "its final loss"]
+    assert [round(threshold.fraction, 3) for threshold in beside.ours["rope"]] == [
+        0.289,
+        1.0,
+    ]  # the first is at step 50 of 300
 
 
 def test_runs_that_go_on_stand_beside_none():

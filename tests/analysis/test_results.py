@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from posenc.analysis.results import BACKBONE, SEARCH, Defaults, key_of, result_of
+from posenc.analysis.results import BACKBONE, SEARCH, defaults, key_of, result_of
 from tests.analysis.synthetic import run
 
 EXPERIMENT = {"model": "tiny", "model.width": 128, "context": 256, "batch_size": 16, "objective": "causal"}
-DEFAULTS = Defaults(EXPERIMENT, {"pos.base": 10_000, "intervention.strength": 6, "intervention.offsets": [1]})
+DEFAULTS = defaults(EXPERIMENT, {"pos.base": 10_000, "intervention.strength": 6, "intervention.offsets": [1]})
 RUN = {
     **EXPERIMENT, "steps": 300, "optim.lr": 0.003, "pos": "rope", "seed": 0, "pos.base": 1000,
     "intervention.strength": 6, "intervention.offsets": [1],

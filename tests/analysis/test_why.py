@@ -42,7 +42,7 @@ def test_an_effect_is_over_the_seeds_that_all_three_have():
     found = effect(arm(2, seeds=5), arm(1), arm(3), LEVELS)
     assert found is not None
     assert found.seeds == 3
-    assert found.share.low is not None
+    assert found.share.interval is not None
     assert found.share.value == pytest.approx(math.log(2) / math.log(3), abs=0.03)
     assert found.steps[0] < math.inf
     assert found.behind.value == pytest.approx(0.4 * math.log(1.5))
@@ -52,4 +52,4 @@ def test_an_effect_is_over_the_seeds_that_all_three_have():
 def test_two_seeds_have_no_interval():
     found = effect(arm(2, seeds=2), arm(1), arm(3), LEVELS)
     assert found is not None
-    assert found.share.low is None
+    assert found.share.interval is None

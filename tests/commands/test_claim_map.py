@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from posenc.analysis.claim_map import backbone_of
 from posenc.analysis.results import Result, rows
-from posenc.commands.claim_map import backbone_of, main
-from posenc.commands.study import Study
+from posenc.analysis.study import Study
+from posenc.commands.claim_map import main
 from posenc.storage.csv_files import to_csv
 from tests.conftest import ROOT, only, python
 

@@ -9,7 +9,7 @@ import yaml
 
 from posenc.analysis.results import KEY_COLUMNS, Result
 from posenc.analysis.results import rows as rows_of
-from posenc.commands.study import Study
+from posenc.analysis.study import Study
 from posenc.commands.why import main
 from posenc.storage.csv_files import to_csv
 

@@ -1,11 +1,15 @@
+import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
+from matplotlib.text import Annotation
 
 from posenc.analysis.claim_map import advantage
-from posenc.report.claim_map import figure, table
+from posenc.report.claim_map import table
+from posenc.report.claim_map_figures import advantages, losses
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
 
@@ -47,12 +51,26 @@ def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_b
     runs = with_loss(("sinusoidal", 2, 16 * UNIT), 1.31)
     shorter = [run for run in runs if run.pos != "rope" or run.seed < 2 or run.tokens <= 8 * UNIT]
     first, *_, last = advantage(runs, "rope", "sinusoidal")
-    above = figure([first, last], {}, {}, "sinusoidal", {}).axes[0]
+    above = advantages([first, last], {}, {}, {}).axes[0]
     (bar,) = (drawn for drawn in above.collections if isinstance(drawn, LineCollection))
-    assert bar.get_segments()[0][:, 1] == pytest.approx([last.advantage.low, last.advantage.high])
+    assert bar.get_segments()[0][:, 1] == pytest.approx(last.advantage.interval)
     assert marks(above, "^") == [(UNIT, 1.0)] * 3
-    without = figure(advantage(shorter, "rope", "sinusoidal")[-1:], {}, {}, "sinusoidal", {}).axes[0]
+    without = advantages(advantage(shorter, "rope", "sinusoidal")[-1:], {}, {}, {}).axes[0]
     assert marks(without, "v") == [(16 * UNIT, 2.0)]
+
+
+def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_to_the_arm_s():
+    runs = backbone()
+    points = advantage(runs, "rope", "sinusoidal")
+    (axes,) = losses(runs, points).axes
+    dots = [len(np.asarray(line.get_xdata())) for line in axes.lines if line.get_marker() == "o"]
+    assert sum(dots) == len(runs)
+    arrows = [text for text in axes.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
+    drawn = [point for point in points if 1 < point.advantage.value < math.inf]
+    assert len(arrows) == len(drawn) > 0
+    for arrow, point in zip(arrows, drawn, strict=True):
+        assert arrow.xyann == (point.tokens, point.loss)
+        assert arrow.xy == pytest.approx((point.tokens / point.advantage.value, point.loss))
 
 
 def marks(axes, marker):

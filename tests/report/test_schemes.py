@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from posenc.report.schemes import table
+from posenc.report.claim_map import schemes
 from tests.analysis.test_claim_map import UNIT, backbone
 
 
@@ -8,7 +8,7 @@ def rows(seeds):
     """The cells of the table at 4 units, where t5 ends 0.01 nats below RoPE."""
     runs = backbone(seeds=seeds)
     t5 = [replace(run, pos="t5", val_loss=run.val_loss - 0.01) for run in runs if run.pos == "rope"]
-    lines = table([*runs, *(run for run in t5 if run.tokens == 4 * UNIT)], "rope", 4 * UNIT, UNIT).splitlines()[2:]
+    lines = schemes([*runs, *(run for run in t5 if run.tokens == 4 * UNIT)], 4 * UNIT, UNIT).splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 

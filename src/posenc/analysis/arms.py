@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from posenc.analysis import convergence
-from posenc.analysis.convergence import FRACTIONS, Array, Band, Estimate, Verdict
+from posenc.analysis.convergence import FRACTIONS, Array, Band, Estimate, Interval, Verdict
 from posenc.analysis.runs import AXES, MEASURES, Run
 from posenc.storage.metrics import METRICS
 
@@ -27,6 +27,7 @@ class Threshold:
         level: the baseline's loss there, mean over seeds; each seed is compared with its own.
         steps: to that loss.
         in_steps, in_seconds: speed-up over the baseline; in tokens it is that in steps, since batches are alike.
+        bootstrap: another interval of `in_steps`, for comparison.
     """
 
     fraction: float
@@ -34,6 +35,7 @@ class Threshold:
     steps: Estimate
     in_steps: Estimate
     in_seconds: Estimate
+    bootstrap: Interval | None
 
 
 @dataclass(frozen=True)
@@ -150,28 +152,35 @@ def _levels(pairs: Sequence[Pair], side: int, step: float) -> list[float]:
     return [convergence.level_at(pair[side]["step"], pair[side]["val_loss"], step) for pair in pairs]
 
 
-def _threshold(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) -> Threshold:
-    def to_level(axis: str, side: int) -> list[float]:
-        return [
-            convergence.reached(pair[side][axis], pair[side]["val_loss"], level)
-            for pair, level in zip(pairs, levels, strict=True)
-        ]
+def _to_levels(pairs: Sequence[Pair], side: int, axis: str, levels: Sequence[float]) -> list[float]:
+    """Steps or seconds of the baseline (side 0) or of the scheme (side 1) to a loss, seed by seed."""
+    return [
+        convergence.reached(pair[side][axis], pair[side]["val_loss"], level)
+        for pair, level in zip(pairs, levels, strict=True)
+    ]
 
+
+def _threshold(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) -> Threshold:
+    theirs, ours = (_to_levels(pairs, side, "step", levels) for side in (0, 1))
     return Threshold(
         fraction,
         float(np.mean(levels)),
-        convergence.mean(to_level("step", 1)),
-        convergence.speed_up(to_level("step", 0), to_level("step", 1)),
-        convergence.speed_up(to_level("seconds", 0), to_level("seconds", 1)),
+        convergence.mean(ours),
+        convergence.speed_up(theirs, ours),
+        convergence.speed_up(*(_to_levels(pairs, side, "seconds", levels) for side in (0, 1))),
+        convergence.bootstrap(theirs, ours),
     )
 
 
 def _speed_ups(pairs: Sequence[Pair], baseline: Sequence[Run], budget: int) -> Band:
     """Speed-up at losses that are the same for every seed; intervals that are too wide are dropped."""
     levels = _common_levels(baseline, budget)
-    estimates = [_threshold(1.0, [level] * len(pairs), pairs).in_steps for level in levels]
+    estimates = [
+        convergence.speed_up(*(_to_levels(pairs, side, "step", [level] * len(pairs)) for side in (0, 1)))
+        for level in levels
+    ]
     kept = [(level, e) for level, e in zip(levels, estimates, strict=True) if not e.missed]
-    shown = [e if e.determined else replace(e, low=None, high=None) for _, e in kept]
+    shown = [e if e.determined else replace(e, interval=None) for _, e in kept]
     return convergence.band([level for level, _ in kept], shown)
 
 

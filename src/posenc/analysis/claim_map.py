@@ -5,6 +5,7 @@ arm's own budget for that loss, interpolated in log D between the arm's budgets.
 schedule, so neither a plateau nor the annealing of the learning rate favours an arm (docs/protocol.md).
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc.analysis.convergence import Estimate, figures_only, mean, reached, speed_up
-from posenc.analysis.results import Result
+from posenc.analysis.results import BACKBONE, Result
+from posenc.analysis.study import Study
 from posenc.errors import UserError
+
+ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
 
 PLATEAU = 0.1
 """A baseline that ends less than this many nats below the bigram model is still on its plateau."""
@@ -55,6 +59,18 @@ class Point:
     def gap(self) -> float | None:
         """The baseline's loss minus the arm's, seed by seed, mean; None if no seed of the arm has a run of D tokens."""
         return float(np.mean([self.losses[seed] - loss for seed, loss in self.own.items()])) if self.own else None
+
+
+def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
+    """The backbone's results on a corpus, and those of the plan's alternatives to the baseline by name."""
+    alternatives: dict[str, list[Result]] = {}
+    for block in study.plan["blocks"]:
+        if "alternative" in block:
+            name = f"{BASELINE}, {block['alternative']}"
+            alternatives.setdefault(name, []).extend(study.of_block(block, corpus))
+    apart = {result.key for result in itertools.chain(*alternatives.values())}
+    results = (result for result in study.on(corpus) if result.setting == BACKBONE)
+    return [result for result in results if result.key not in apart], alternatives
 
 
 def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
@@ -118,7 +134,7 @@ def _by_seed(results: Iterable[Result]) -> dict[int, dict[int, float]]:
 
 def _ratio(tokens: int, needed: Sequence[float]) -> Estimate:
     if any(budget == 0 for budget in needed):
-        return Estimate(math.inf, None, None, len(needed))
+        return Estimate(math.inf, len(needed))
     return speed_up([tokens] * len(needed), needed)
 
 

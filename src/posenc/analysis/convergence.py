@@ -6,7 +6,7 @@ is never reached has infinite steps.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 Array = NDArray[np.float64]
+Interval = tuple[float, float]
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 """Fractions of the baseline's budget whose loss is a threshold. The last is the headline."""
@@ -58,30 +59,25 @@ class Estimate:
 
     Attributes:
         value: the mean, arithmetic or geometric; infinite or 0 if a seed never reached the level.
-        low, high: the interval; None with fewer than two seeds, or if a seed never reached the level.
         seeds: number of seeds.
+        interval: None with fewer than two seeds, or if a seed never reached the level.
         missed: number of seeds that never reached the level.
-        bootstrap: the percentile bootstrap interval, for comparison; None likewise.
     """
 
     value: float
-    low: float | None
-    high: float | None
     seeds: int
+    interval: Interval | None = None
     missed: int = 0
-    bootstrap: tuple[float, float] | None = None
 
     @property
     def determined(self) -> bool:
         """Whether the interval of a positive quantity, such as a ratio, spans at most a factor of MAX_SPREAD."""
-        return self.low is not None and self.high is not None and self.low > 0 and self.high <= MAX_SPREAD * self.low
+        return self.interval is not None and 0 < self.interval[1] <= MAX_SPREAD * self.interval[0]
 
 
 def figures_only(estimate: Estimate) -> Estimate:
     """The estimate, without its interval if there are fewer than SEEDS_FOR_A_VERDICT seeds."""
-    if estimate.seeds >= SEEDS_FOR_A_VERDICT:
-        return estimate
-    return Estimate(estimate.value, None, None, estimate.seeds, estimate.missed)
+    return estimate if estimate.seeds >= SEEDS_FOR_A_VERDICT else replace(estimate, interval=None)
 
 
 @dataclass(frozen=True)
@@ -96,10 +92,7 @@ class Band:
 
 def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
     """One estimate for each point of x (points,), without intervals of too few seeds."""
-    columns = [
-        (e.value, e.value, e.value) if e.low is None or e.high is None else (e.value, e.low, e.high)
-        for e in map(figures_only, estimates)
-    ]
+    columns = [(e.value, *(e.interval or (e.value, e.value))) for e in map(figures_only, estimates)]
     return Band(np.asarray(x, float), *np.array(columns, float).reshape(-1, 3).T)
 
 
@@ -108,16 +101,15 @@ def mean(values: ArrayLike, share: bool = False) -> Estimate:
     finite = np.asarray(values, float)
     missed = int(np.sum(~np.isfinite(finite)))
     if missed or len(finite) < 2:
-        return Estimate(math.inf if missed else float(np.mean(finite)), None, None, len(finite), missed)
+        return Estimate(math.inf if missed else float(np.mean(finite)), len(finite), missed=missed)
     low, high = np.clip(_student(finite), 0, 1) if share else _student(finite)
-    return Estimate(float(finite.mean()), float(low), float(high), len(finite))
+    return Estimate(float(finite.mean()), len(finite), (float(low), float(high)))
 
 
 def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:
     """The geometric mean of baseline / scheme over seeds, paired.
 
-    The interval is Student's t on the logarithms. The common percentile bootstrap has too low a coverage with 3 to 5
-    seeds (measured in `tests/analysis/test_convergence.py`); it is reported for comparison.
+    The interval is Student's t on the logarithms.
 
     Args:
         baseline, scheme: steps, tokens or seconds to a loss, one value per seed, in the same order; the baseline's are
@@ -125,26 +117,34 @@ def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:
     """
     missed = int(np.sum(~np.isfinite(scheme)))
     if missed:
-        return Estimate(0.0, None, None, len(scheme), missed)
+        return Estimate(0.0, len(scheme), missed=missed)
     logs = np.log(np.asarray(baseline, float) / np.asarray(scheme, float))
     value = float(np.exp(logs.mean()))
     if len(logs) < 2:
-        return Estimate(value, None, None, len(logs))
+        return Estimate(value, len(logs))
     low, high = np.exp(_student(logs))
-    return Estimate(value, float(low), float(high), len(logs), bootstrap=_bootstrap(logs))
+    return Estimate(value, len(logs), (float(low), float(high)))
 
 
-def _student(values: Array) -> tuple[float, float]:
-    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values)
-    return float(values.mean() - margin), float(values.mean() + margin)
+def bootstrap(baseline: Sequence[float], scheme: Sequence[float]) -> Interval | None:
+    """The common percentile bootstrap interval of a speed-up, for comparison; arguments as in `speed_up`.
 
-
-def _bootstrap(logs: Array) -> tuple[float, float]:
+    Its coverage is too low with 3 to 5 seeds, as `tests/analysis/test_convergence.py` measures. None where a speed-up
+    has no interval.
+    """
+    if len(scheme) < 2 or not np.isfinite(scheme).all():
+        return None
+    logs = np.log(np.asarray(baseline, float) / np.asarray(scheme, float))
     if np.ptp(logs) == 0:
         return float(np.exp(logs[0])), float(np.exp(logs[0]))
     result = stats.bootstrap((logs,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
     low, high = np.exp(result.confidence_interval)
     return float(low), float(high)
+
+
+def _student(values: Array) -> Interval:
+    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values)
+    return float(values.mean() - margin), float(values.mean() + margin)
 
 
 class Verdict(StrEnum):
@@ -162,8 +162,9 @@ def verdict(speed_up: Estimate) -> Verdict:
     """Depends on the interval alone; there is none with fewer than SEEDS_FOR_A_VERDICT seeds."""
     if speed_up.seeds < SEEDS_FOR_A_VERDICT:
         return Verdict.NONE
-    if speed_up.low is None or speed_up.high is None or not speed_up.determined:
+    if speed_up.interval is None or not speed_up.determined:
         return Verdict.UNDETERMINED
-    if speed_up.low > 1:
+    low, high = speed_up.interval
+    if low > 1:
         return Verdict.FASTER
-    return Verdict.SLOWER if speed_up.high < 1 else Verdict.SAME
+    return Verdict.SLOWER if high < 1 else Verdict.SAME

@@ -1,36 +1,12 @@
 """Published results, and the comparison of our runs with the paper's figures.
 
-Values are quoted from the sources, or digitised from their figures where `digitised` is set.
+Values are quoted from the sources, or digitised from their figures where the result says so.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from posenc.analysis.arms import Arm, thresholds
-from posenc.analysis.convergence import Estimate
-
-
-@dataclass(frozen=True)
-class Published:
-    """One comparison of rotary with another scheme.
-
-    Attributes:
-        source: publication.
-        setting: what was trained.
-        against: the other scheme.
-        level: the loss at which they are compared.
-        result: the result.
-        digitised: whether it was digitised from a figure.
-        unlike: how it differs from the runs here.
-    """
-
-    source: str
-    setting: str
-    against: str
-    level: str
-    result: str
-    digitised: bool
-    unlike: str
+from posenc.analysis.arms import Arm, Threshold, thresholds
 
 
 @dataclass(frozen=True)
@@ -54,7 +30,10 @@ class Curves:
     """Two training curves of a paper's figure, digitised.
 
     Attributes:
-        source, setting, against, unlike: as in `Published`.
+        source: publication.
+        setting: what was trained.
+        against: the other scheme.
+        unlike: how it differs from the runs here.
         choices: configuration choices of runs here that reproduce it, by group.
         scheme: the name of rotary here.
         others: the possible names of the other arm here.
@@ -75,11 +54,6 @@ class Curves:
     def fractions(self) -> list[float]:
         """The points as fractions of the other arm's budget."""
         return [point.other / self.budget for point in self.points]
-
-    def rows(self) -> Iterator[Published]:
-        for point in self.points:
-            result = f"{point.ratio:g}x ({point.rotary:g}k against {point.other:g}k steps)"
-            yield Published(self.source, self.setting, self.against, point.level, result, True, self.unlike)
 
 
 ROFORMER = (
@@ -116,37 +90,31 @@ ROFORMER = (
 _ELEUTHER = "EleutherAI 2021, Rotary Embeddings"
 
 PUBLISHED = (
-    *(row for curves in ROFORMER for row in curves.rows()),
-    Published(
-        _ELEUTHER, "causal, 125M, OpenWebText2, 55k steps", "learned", "loss 3.0", "1.32x (10.4k against 13.7k steps)",
-        True, "one seed; 125M parameters; pieces of words, not bytes",
+    *(
+        (
+            curves.source, curves.setting, curves.against, point.level,
+            f"{point.ratio:g}x ({point.rotary:g}k against {point.other:g}k steps), digitised from the figure",
+            curves.unlike,
+        )
+        for curves in ROFORMER
+        for point in curves.points
     ),
-    Published(
-        _ELEUTHER, "causal, 1.4B, the Pile, 8k steps", "learned", "its final loss", "27 to 30 % fewer steps",
-        True, "one seed; 1.4B parameters; pieces of words, not bytes",
+    (
+        _ELEUTHER, "causal, 125M, OpenWebText2, 55k steps", "learned", "loss 3.0",
+        "1.32x (10.4k against 13.7k steps), digitised from the figure",
+        "one seed; 125M parameters; pieces of words, not bytes",
     ),
-    Published(
+    (
+        _ELEUTHER, "causal, 1.4B, the Pile, 8k steps", "learned", "its final loss",
+        "27 to 30 % fewer steps, digitised from the figure",
+        "one seed; 1.4B parameters; pieces of words, not bytes",
+    ),
+    (
         "Press et al. 2021 (ALiBi)", "causal, 247M, WikiText-103, 205 epochs", "sinusoidal", "at convergence",
-        "none: perplexity 20.07 against 20.05", False, "trained until nothing more was to be gained",
+        "none: perplexity 20.07 against 20.05", "trained until nothing more was to be gained",
     ),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class AtFraction:
-    """Speed-ups to the baseline's loss after a fraction of its budget.
-
-    Attributes:
-        fraction: of the budget.
-        level: the baseline's loss there, mean over seeds.
-        paper: rotary's speed-up in steps in the paper.
-        ours: the speed-up in steps of each scheme here.
-    """
-
-    fraction: float
-    level: float
-    paper: float
-    ours: Mapping[str, Estimate]
+"""Speed-ups of rotary: source, what was trained, the other scheme, the loss, the result, differences from runs here."""
 
 
 @dataclass(frozen=True)
@@ -156,37 +124,30 @@ class Reproduction:
     Attributes:
         curves: the paper's.
         baseline: the baseline here.
-        rows: one per point of the figure.
+        points: those of the figure that are not before the baseline's first validation.
+        ours: the thresholds of each scheme here after the same fractions of the baseline's budget.
     """
 
     curves: Curves
     baseline: str
-    rows: tuple[AtFraction, ...]
+    points: tuple[Point, ...]
+    ours: Mapping[str, Sequence[Threshold]]
 
 
 def reproduction(arms: Sequence[Arm], baseline: str, budget: int) -> Reproduction | None:
-    """The comparison with the figure that the arms reproduce; None if there is none.
-
-    Fractions of the budget before the baseline's first validation are left out.
-    """
+    """The comparison with the figure that the arms reproduce; None if there is none."""
     curves = next((curves for curves in ROFORMER if _repeats(arms, baseline, curves)), None)
     if curves is None:
         return None
     (held,) = (arm.runs for arm in arms if arm.scheme == baseline)
     first = max(float(run.curve["step"][0]) for run in held)
-    points = dict(zip(curves.fractions(), curves.points, strict=True))
-    known = [fraction for fraction in points if fraction * budget >= first]
-    ours = {arm.scheme: thresholds(arm.runs, held, budget, known) for arm in arms if arm.speed_ups}
-    rows = [
-        AtFraction(
-            fraction,
-            ours[curves.scheme][index].level,
-            points[fraction].ratio,
-            {scheme: every[index].in_steps for scheme, every in ours.items()},
-        )
-        for index, fraction in enumerate(known)
-    ]
-    return Reproduction(curves, baseline, tuple(rows))
+    known = {
+        fraction: point
+        for fraction, point in zip(curves.fractions(), curves.points, strict=True)
+        if fraction * budget >= first
+    }
+    ours = {arm.scheme: thresholds(arm.runs, held, budget, list(known)) for arm in arms if arm.speed_ups}
+    return Reproduction(curves, baseline, tuple(known.values()), ours)
 
 
 def _repeats(arms: Sequence[Arm], baseline: str, curves: Curves) -> bool:

@@ -70,31 +70,22 @@ class Result:
         return self.setting, self.pos, self.lr, self.scale, self.base
 
 
-@dataclass(frozen=True)
-class Defaults:
+def defaults(experiment: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
     """Default values, which are left out of a run's setting.
 
-    Attributes:
+    Args:
         experiment: the configuration of the experiment without overrides, flat.
         choices: the values in the files of its position scheme and intervention, without those that follow from the
             model's.
     """
-
-    experiment: Mapping[str, Any]
-    choices: Mapping[str, Any]
-
-    def setting(self, configuration: Mapping[str, Any]) -> str:
-        """The differences of a flat configuration from the defaults, as overrides; `backbone` if there are none."""
-        defaults = {name: self.experiment.get(name) for name in FACTORS} | {"intervention": "none", **self.choices}
-        own = {name: configuration.get(name, value) for name, value in defaults.items()}
-        changed = [
-            f"{name}={own[name]}" for name, value in defaults.items() if own[name] != value and name not in OWN_COLUMNS
-        ]
-        return " ".join(changed) or BACKBONE
+    own = {name: value for name, value in choices.items() if name not in OWN_COLUMNS}
+    return {**{name: experiment.get(name) for name in FACTORS}, "intervention": "none", **own}
 
 
-def key_of(configuration: Mapping[str, Any], corpus: str, defaults: Defaults, search_seeds: Sequence[int]) -> Key:
-    """The key of a configuration's run.
+def key_of(
+    configuration: Mapping[str, Any], corpus: str, defaults: Mapping[str, Any], search_seeds: Sequence[int]
+) -> Key:
+    """The key of a run.
 
     Args:
         configuration: flat, with `pos` and `seed`.
@@ -102,10 +93,12 @@ def key_of(configuration: Mapping[str, Any], corpus: str, defaults: Defaults, se
         defaults: of the experiment, and of its scheme and intervention.
         search_seeds: the seeds of trials.
     """
+    own = {name: configuration.get(name, default) for name, default in defaults.items()}
+    changed = " ".join(f"{name}={value}" for name, value in own.items() if value != defaults[name])
     seed = int(configuration["seed"])
     return (
         corpus,
-        SEARCH if seed in search_seeds else defaults.setting(configuration),
+        SEARCH if seed in search_seeds else changed or BACKBONE,
         configuration["pos"],
         seed,
         int(configuration["steps"] * configuration["batch_size"] * configuration["context"]),
@@ -115,7 +108,7 @@ def key_of(configuration: Mapping[str, Any], corpus: str, defaults: Defaults, se
     )
 
 
-def result_of(run: Run, defaults: Defaults, search_seeds: Sequence[int]) -> Result:
+def result_of(run: Run, defaults: Mapping[str, Any], search_seeds: Sequence[int]) -> Result:
     """The row of a finished run; arguments as in `key_of`."""
     configuration = {**run.setting, "pos": run.scheme, "seed": run.seed}
     key = key_of(configuration, corpus_of(run.setting), defaults, search_seeds)

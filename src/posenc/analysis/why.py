@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from posenc.analysis.convergence import Estimate, figures_only, mean, reached
+from posenc.analysis.study import Study
 
 Curve = tuple[Sequence[float], Sequence[float]]
 """Steps and validation losses."""
@@ -88,3 +89,20 @@ class Group:
     def explains(self) -> bool:
         """Whether there are shares to show."""
         return self.origin is not None and bool(self.effects)
+
+
+def groups(study: Study, corpus: str) -> list[Group]:
+    """The effects of the interventions on a corpus, by block of the plan."""
+    blocks = study.plan["blocks"]
+    named = {str(name): arm for block in blocks for name, arm in block["arms"].items()}
+    reference = study.curves(named[study.plan["reference"]], corpus)
+    result = []
+    for block in blocks:
+        origin = study.curves(named[block.get("from", "none")], corpus)
+        effects = {
+            str(name): effect(study.curves(arm, corpus), origin, reference, study.plan["levels"])
+            for name, arm in block["arms"].items()
+        }
+        known = {name: one for name, one in effects.items() if one}
+        result.append(Group(block["what"], block.get("from"), block.get("axis"), known))
+    return result

@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posenc.commands.study import Study, command_line
+from posenc.commands.study import command_line
 from posenc.config.command_line import Arguments
 from posenc.errors import UserError
 
 if TYPE_CHECKING:
-    from posenc.analysis.why import Group
-
-FINDINGS = "findings.md"
-"""Optional introduction of README.md, written by hand."""
+    from posenc.analysis.study import Study
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -27,11 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.ablate:
             ablate(study, given.folders, given.cache)
         if given.todo is None:
-            draw(study)
-            print(f"Results: {study.folder / 'README.md'}")
+            from posenc.report.why import write
+
+            print(f"Results: {write(study)}")
 
 
-def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
+def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
     """Add the losses with masked offsets of each finished run without an intervention to ablation.csv.
 
     Its columns are those of the run's key, the masked offset, 0 for none, and the loss.
@@ -51,7 +49,7 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
     file = study.folder / "ablation.csv"
     rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
     known = {tuple(row[name] for name in KEY_COLUMNS) for row in rows}
-    for run, result in study.finished(folders):
+    for run, result in study.finished(folders)[0]:
         named = dict(zip(KEY_COLUMNS, map(str, result.key), strict=True))
         if result.setting != BACKBONE or tuple(named.values()) in known:
             continue
@@ -63,44 +61,6 @@ def ablate(study: Study, folders: Sequence[Path], cache: Path) -> None:
             continue
         rows += [{**named, "masked_offset": offset, "val_loss": round(loss, 5)} for offset, loss in losses.items()]
         atomic_write(file, to_csv(list(rows[0]), rows))
-
-
-def groups(study: Study, corpus: str) -> "list[Group]":
-    """The effects of the interventions on a corpus, by block of the plan."""
-    from posenc.analysis.why import Group, effect
-
-    blocks = study.plan["blocks"]
-    named = {str(name): arm for block in blocks for name, arm in block["arms"].items()}
-    reference = study.curves(named[study.plan["reference"]], corpus)
-    result = []
-    for block in blocks:
-        origin = study.curves(named[block.get("from", "none")], corpus)
-        effects = {
-            str(name): effect(study.curves(arm, corpus), origin, reference, study.plan["levels"])
-            for name, arm in block["arms"].items()
-        }
-        known = {name: one for name, one in effects.items() if one}
-        result.append(Group(block["what"], block.get("from"), block.get("axis"), known))
-    return result
-
-
-def draw(study: Study) -> None:
-    """Plot the effects of the interventions on each corpus, and write README.md."""
-    from posenc.report import figures, why
-    from posenc.storage.atomic import atomic_write
-
-    findings = study.folder / FINDINGS
-    text = ["# Why", findings.read_text().strip() if findings.exists() else "", why.INTRODUCTION]
-    for corpus in study.corpora:
-        explained = groups(study, corpus)
-        if any(group.explains for group in explained):
-            figures.save(why.figure(explained), study.folder / f"{corpus}.png")
-            text += [
-                f"## {study.title(corpus)}",
-                f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)",
-            ]
-            text.append(why.table(explained, study.plan["levels"]))
-    atomic_write(study.folder / "README.md", "\n\n".join(filter(None, text)) + "\n")
 
 
 if __name__ == "__main__":

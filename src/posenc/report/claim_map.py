@@ -1,38 +1,29 @@
-"""The claim map as a figure and a table."""
+"""The claim map as a page with figures and tables."""
 
-import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-from posenc.analysis.claim_map import Point, growth, off_plateau, trend
-from posenc.analysis.convergence import Estimate
-from posenc.analysis.results import Result, pooled_sd, seeds_needed
-from posenc.report import formatting
-from posenc.report.figures import STYLE
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Star:
-    """A published result: the baseline's tokens to a loss, and how many times fewer the rotary arm needed."""
-
-    tokens: float
-    ratio: float
-    source: str
-
-
-PUBLISHED = (
-    Star(8.2e9, 2.2, "Su et al. 2021"),
-    Star(7.5e9, 1.32, "EleutherAI 2021"),  # a quarter into the baseline's run; the others are at its end
-    Star(6.4e9, 1.19, "modded-nanogpt 2024"),
-    Star(21e9, 1.0, "Press et al. 2021"),
+from posenc.analysis.claim_map import (
+    ARM,
+    BASELINE,
+    OTHERS,
+    Point,
+    advantage,
+    backbone_of,
+    growth,
+    off_plateau,
+    trend,
 )
-"""With other texts, tokenizers, sizes and baselines, and one seed each (docs/claims.md)."""
+from posenc.analysis.convergence import Estimate, figures_only, mean
+from posenc.analysis.results import BACKBONE, SEARCH, Result, pooled_sd, seeds_needed
+from posenc.analysis.search import searches
+from posenc.analysis.study import Study
+from posenc.report import claim_map_figures, figures, formatting, search
+from posenc.report.tables import Table, markdown
+from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import read_csv
 
 INTRODUCTION = """\
 How many times fewer tokens RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
@@ -40,119 +31,56 @@ How many times fewer tokens RoPE needs to reach the loss that the sinusoid has a
 the planned runs. Intervals are Student's t over seeds, and cover seeds only; with fewer than three seeds there is no
 interval and no verdict. Generated with `python -m posenc.claim_map`."""
 
-_MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
+
+def write(study: Study) -> Path:
+    """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
+    text = ["# The claim map", INTRODUCTION]
+    for corpus in study.corpora:
+        text += [f"## {study.title(corpus)}", *_backbone(study, corpus), *_schemes(study, corpus)]
+        for tokens, trials in searches(study.on(corpus)).items():
+            name = f"search-{corpus}-{tokens}.png"
+            figures.save(search.figure(trials), study.folder / name)
+            text += [f"### Hyperparameter search with {tokens:,} tokens per run"]
+            text += [search.table(trials), f"![Expected best of k trials]({name})"]
+    file = study.folder / "README.md"
+    atomic_write(file, "\n\n".join(text) + "\n")
+    return file
 
 
-def figure(
-    main: Sequence[Point],
-    others: Mapping[str, Sequence[Point]],
-    factors: Mapping[str, Sequence[Point]],
-    baseline: str,
-    ngrams: Mapping[int, float],
-) -> "Figure":
-    """N(D) and, below it, the gap in nats at equal D, over the baseline's tokens.
-
-    Args:
-        main: RoPE over the baseline.
-        others: RoPE over other baselines, by name; thin lines.
-        factors: RoPE over the baseline in settings with one difference from the backbone, by setting; dots.
-        baseline: its name.
-        ngrams: validation losses of n-gram models by order, marked on the upper axis.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        fig = Figure(figsize=(8, 6.4), layout="constrained")
-        above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
-        title = f"How many times fewer tokens RoPE needs than {baseline}"
-        marks = "rings: seeds; bars: 95 % intervals over seeds; triangles: bounds"
-        above.set_title(f"{title}\n{marks}", loc="left", fontsize=10)
-        above.axhline(1, color="#1c1c1c", linewidth=0.9)
-        measured = [(name, points) for name, points in others.items() if points]
-        for color, (name, points) in zip(itertools.cycle(_THIN), measured, strict=False):
-            _line(above, points, color, f"than {name}", linewidth=1, marker="o", markersize=3)
-        _seeds_of(above, main)
-        _line(above, main, _MAIN, f"than {baseline}", linewidth=2.2, marker="o", markersize=5)
-        for setting, points in factors.items():
-            _dots(above, points, setting)
-        for star in PUBLISHED:
-            above.plot(star.tokens, star.ratio, marker="*", markersize=11, color="#404040", linestyle="none")
-            above.annotate(
-                star.source, (star.tokens, star.ratio), xytext=(-8, 3), textcoords="offset points",
-                ha="right", fontsize=8, color="#404040",
-            )  # fmt: skip
-        if above.get_legend_handles_labels()[0]:
-            above.legend(loc="upper right", fontsize=9)
-        above.set_xscale("log")
-        above.set_yscale("log")
-        above.set_ylabel("N, times fewer tokens")
-        above.yaxis.set_major_locator(matplotlib.ticker.FixedLocator([0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 6]))
-        above.yaxis.set_major_formatter("{x:g}")
-        above.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-        _ngram_axis(above, main, ngrams)
-        _gaps(below, main)
-        below.set_xlabel(f"tokens that {baseline} was trained on")
-        below.set_ylabel("nats per token\nbehind RoPE")
-    return fig
+def _backbone(study: Study, corpus: str) -> list[str]:
+    """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
+    results = study.on(corpus)
+    backbone, alternatives = backbone_of(study, corpus)
+    arm = [result for result in backbone if result.pos == ARM]
+    points = advantage(backbone, ARM, BASELINE)
+    others = {other: advantage(backbone, ARM, other) for other in OTHERS}
+    others = {other: found for other, found in others.items() if len(found) > 1}  # the others are in the scheme table
+    others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
+    written = write_up(results, points, others)
+    if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
+        return written
+    rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
+    ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
+    settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
+    factors = {
+        setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
+        for setting in settings
+    }
+    figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
+    both = [result for result in backbone if result.pos in (ARM, BASELINE)]
+    figures.save(claim_map_figures.losses(both, points), study.folder / f"losses-{corpus}.png")
+    drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
+    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
 
 
-def _line(axes: Any, points: Sequence[Point], color: str, label: str, **style: Any) -> None:
-    """A labelled line through the finite points; grey where the baseline is on the plateau."""
-    known = [point for point in points if 0 < point.advantage.value < math.inf]
-    if not known:
-        return
-    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, label=label, **style)
-    early = [point for point in known if point.plateau]
-    axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)
-
-
-def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
-    """A ring per seed, or a triangle at its bound if the loss lies outside RoPE's budgets; their interval."""
-    for point in points:
-        color = _GREY if point.plateau else _MAIN
-        if point.advantage.low is not None:
-            axes.vlines(point.tokens, point.advantage.low, point.advantage.high, color=color, alpha=0.3, linewidth=7)
-        for value in point.by_seed.values():
-            at, marker = {math.inf: (point.above, "^"), 0: (point.below, "v")}.get(value, (value, "o"))
-            axes.plot(
-                point.tokens, at, marker, color=color, markersize=6, fillstyle="none" if marker == "o" else "full"
-            )
-
-
-def _dots(axes: Any, points: Sequence[Point], label: str) -> None:
-    for point in points:
-        if 0 < point.advantage.value < math.inf:
-            color = _GREY if point.plateau else "#606060"
-            axes.plot(point.tokens, point.advantage.value, "o", color=color, markersize=4)
-            axes.annotate(
-                label, (point.tokens, point.advantage.value), xytext=(-6, 0), textcoords="offset points", fontsize=7,
-                ha="right", va="center", color=color,
-            )  # fmt: skip
-
-
-def _gaps(axes: Any, points: Sequence[Point]) -> None:
-    """Lines over the tokens; grey where the baseline is on the plateau."""
-    known = [(point.tokens, point.gap, point.plateau) for point in points if point.gap is not None]
-    axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    for drawn, color in ((known, _MAIN), ([point for point in known if point[2]], _GREY)):
-        tokens, gaps = [point[0] for point in drawn], [point[1] for point in drawn]
-        axes.plot(tokens, gaps, color=color, linewidth=2.2, marker="o", markersize=5)
-
-
-def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
-    """Ticks on the upper axis where the baseline has the loss of an n-gram model."""
-    import numpy as np
-
-    if len(points) < 2:
-        return
-    losses, tokens = [p.loss for p in points][::-1], [math.log(p.tokens) for p in points][::-1]
-    inside = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
-    top = axes.secondary_xaxis("top")
-    top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in inside.values()])
-    top.set_xticklabels([str(order) for order in inside], fontsize=8)
-    top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
-    top.minorticks_off()
+def _schemes(study: Study, corpus: str) -> list[str]:
+    """The paragraphs on the budgets with other schemes than the two of the map."""
+    backbone, _ = backbone_of(study, corpus)
+    unit = min((result.tokens for result in backbone), default=0)
+    text = []
+    for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
+        text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
+    return text
 
 
 def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> list[str]:
@@ -194,16 +122,37 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
 
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
-    lines = [
-        "| budget | tokens | the baseline's loss (lowest to highest seed) | RoPE's | nats behind RoPE | "
-        "times fewer tokens (95 % interval) |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = ("budget", "tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "nats behind RoPE")
+    rows = []
     for point in points:
         fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
-        gaps = " | " if point.gap is None else f"{statistics.fmean(point.own.values()):.3f} | {point.gap:.3f}"
-        lines.append(f"| {point.tokens / unit:g} | {point.tokens:,} | {_range(point.losses)} | {gaps} | {fewer} |")
-    return "\n".join(lines)
+        gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
+        rows.append((f"{point.tokens / unit:g}", f"{point.tokens:,}", _range(point.losses), *gap, fewer))
+    return markdown(Table("", (*head, "times fewer tokens (95 % interval)"), rows))
+
+
+def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
+    """One row per scheme with runs of one budget, by rising loss, in Markdown.
+
+    Args:
+        results: of one corpus and setting.
+        tokens: the budget.
+        unit: tokens in a unit of budget.
+    """
+    of_budget = [result for result in results if result.tokens == tokens]
+    own = {result.seed: result.val_loss for result in of_budget if result.pos == ARM}
+    rows = []
+    for pos in {result.pos for result in of_budget}:
+        runs = [result for result in of_budget if result.pos == pos]
+        loss = figures_only(mean([run.val_loss for run in runs]))
+        cells = [pos, ", ".join(sorted({f"{run.lr:g}" for run in runs})), str(len(runs)), formatting.interval(loss)]
+        behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
+        cells.append(formatting.difference(figures_only(mean(behind))) if pos != ARM and behind else "")
+        fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]
+        cells.append(ratio(fewer[0], unit) if fewer else "")
+        rows.append((loss.value, cells))
+    head = ("scheme", "learning rate", "seeds", "final loss", "minus RoPE's, paired", "times fewer tokens RoPE needs")
+    return markdown(Table("", head, [cells for _, cells in sorted(rows)]))
 
 
 def _range(losses: Mapping[int, float]) -> str:
@@ -220,7 +169,7 @@ def ratio(point: Point, unit: int) -> str:
     """
     value, each = point.advantage.value, sorted(point.by_seed.values())
     if 0 < value < math.inf:
-        return f"{value:.2f}{_interval(point.advantage)}, {formatting.seeds(len(each))}"
+        return f"{value:.2f}{formatting.bounds(point.advantage)}, {formatting.seeds(len(each))}"
     numbers = [f"{n:.2f}" for n in each if 0 < n < math.inf]
     outside = {
         f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
@@ -236,7 +185,7 @@ def _in_seeds(count: int, seeds: int) -> str:
 def last_change(before: int, after: int, ratio: Estimate) -> str:
     """`growth` in a sentence."""
     return (
-        f"From {before:,} to {after:,} tokens N changes by a factor of {ratio.value:.2f}{_interval(ratio)}, "
+        f"From {before:,} to {after:,} tokens N changes by a factor of {ratio.value:.2f}{formatting.bounds(ratio)}, "
         f"paired over {formatting.seeds(ratio.seeds)}."
     )
 
@@ -245,12 +194,6 @@ def slope(b: Estimate) -> str:
     """The trend in a sentence."""
     return (
         "Over the budgets off the plateau where every seed has an N, log N = a + b log D has "
-        f"b = {b.value:.3f}{_interval(b, 3)}, {formatting.seeds(b.seeds)}: "
+        f"b = {b.value:.3f}{formatting.bounds(b, '{:.3f}'.format)}, {formatting.seeds(b.seeds)}: "
         f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
     )
-
-
-def _interval(estimate: Estimate, digits: int = 2) -> str:
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f" ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"

@@ -77,16 +77,16 @@ def _threshold(panel: Panel, arm: Arm, threshold: Threshold) -> Row:
     if arm.headline:
         row["headline_level"] = finite(arm.headline.level)
         row |= _estimate("headline_speed_up_steps", arm.headline.in_steps)
-    if threshold.in_steps.bootstrap:
+    if threshold.bootstrap:
         names = ("speed_up_steps_bootstrap_low", "speed_up_steps_bootstrap_high")
-        row |= dict(zip(names, map(finite, threshold.in_steps.bootstrap), strict=True))
+        row |= dict(zip(names, map(finite, threshold.bootstrap), strict=True))
     return row
 
 
 def _estimate(name: str, estimate: Estimate | None, digits: int = 4) -> Row:
     if estimate is None or estimate.missed:
         return {}
-    values = (estimate.value, estimate.low, estimate.high)
+    values = (estimate.value, *(estimate.interval or (None, None)))
     return {key: finite(value, digits) for key, value in zip(_with_interval(name), values, strict=True)}
 
 

@@ -4,7 +4,11 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from posenc.analysis.arms import Arm
 from posenc.analysis.attention_heads import FORMED, SCORES
@@ -16,9 +20,6 @@ from posenc.report.looks import Look, looks
 from posenc.report.sentences import MANY
 from posenc.storage.atomic import atomic_write
 from posenc.storage.metrics import METRICS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
 STYLE: Any = {
@@ -34,46 +35,40 @@ STYLE: Any = {
 }
 """matplotlib settings of all figures."""
 
-_MARK: Any = {"fontsize": 8, "color": "#444444"}
 
-
-def curves(comparison: Comparison) -> "Figure":
+@matplotlib.rc_context(STYLE)
+def curves(comparison: Comparison) -> Figure:
     """One row per panel: validation loss by step, and speed-up over the baseline by loss."""
-    import matplotlib
-
     look = looks(comparison.schemes)
-    with matplotlib.rc_context(STYLE):
-        figure, rows = _grid(len(comparison.panels), 2, height=4.2)
-        for row, panel in zip(rows, comparison.panels, strict=True):
-            _losses(row[0], panel, look)
-            if panel.rivals:
-                _speed_ups(row[1], panel, look)
-            else:
-                row[1].set_axis_off()
-        _legend(figure)
+    figure, rows = _grid(len(comparison.panels), 2, height=4.2)
+    for row, panel in zip(rows, comparison.panels, strict=True):
+        _losses(row[0], panel, look)
+        if panel.rivals:
+            _speed_ups(row[1], panel, look)
+        else:
+            row[1].set_axis_off()
+    _legend(figure)
     return figure
 
 
-def heads(comparison: Comparison) -> "Figure":
+@matplotlib.rc_context(STYLE)
+def heads(comparison: Comparison) -> Figure:
     """One row per panel: the loss, and the scores of the best heads."""
-    import matplotlib
-
     look = looks(comparison.schemes)
     shown = {name: None for panel in comparison.panels for name in scores(panel)}
-    with matplotlib.rc_context(STYLE):
-        figure, rows = _grid(len(comparison.panels), 1 + len(shown), height=4.0)
-        for row, panel in zip(rows, comparison.panels, strict=True):
-            _over_steps(row[0], panel, "val_loss", look)
-            row[0].set_ylim(*window(panel.arms))
-            if panel.ngram is not None:
-                _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=_DASHES["dot"])
-            for axes, name in zip(row[1:], shown, strict=True):
-                if name not in scores(panel):
-                    axes.set_axis_off()
-                    continue
-                _over_steps(axes, panel, name, look)
-                axes.set_ylim(0, 1)
-        _legend(figure)
+    figure, rows = _grid(len(comparison.panels), 1 + len(shown), height=4.0)
+    for row, panel in zip(rows, comparison.panels, strict=True):
+        _over_steps(row[0], panel, "val_loss", look)
+        row[0].set_ylim(*window(panel.arms))
+        if panel.ngram is not None:
+            _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=_DASHES["dot"])
+        for axes, name in zip(row[1:], shown, strict=True):
+            if name not in scores(panel):
+                axes.set_axis_off()
+                continue
+            _over_steps(axes, panel, name, look)
+            axes.set_ylim(0, 1)
+    _legend(figure)
     return figure
 
 
@@ -106,25 +101,22 @@ def _horizontal_lines(axes: Any, levels: Mapping[float, str], **line: Any) -> No
         if low < level < high:
             axes.axhline(level, **{"color": "#9a9a9a", "linewidth": 0.8, "zorder": 1, **line})
             free = min(level, free - spacing)
-            right = {"xy": (1, free), "xycoords": ("axes fraction", "data")}
-            axes.annotate(name, **right, xytext=(3, 0), textcoords="offset points", va="center", **_MARK)
+            label(axes, name, (1, free), (3, 0), xycoords=("axes fraction", "data"), va="center")
 
 
-def lengths(comparison: Comparison) -> "Figure":
+@matplotlib.rc_context(STYLE)
+def lengths(comparison: Comparison) -> Figure:
     """One row per panel with longer windows: bits per byte by length, loss by position."""
-    import matplotlib
-
     look = looks(comparison.schemes)
     evaluated = [(panel, panel.extrapolation) for panel in comparison.panels if panel.extrapolation]
-    with matplotlib.rc_context(STYLE):
-        figure, rows = _grid(len(evaluated), 2, height=4.2)
-        for row, (panel, found) in zip(rows, evaluated, strict=True):
-            for one in found.rows:
-                _draw(row[0], one.by_length, one.scheme, look[one.scheme], marker="o", markersize=3.5)
-                _draw(row[1], one.by_position, one.scheme, look[one.scheme])
-            _by_length(row[0], panel, found)
-            _by_position(row[1], found)
-        _legend(figure)
+    figure, rows = _grid(len(evaluated), 2, height=4.2)
+    for row, (panel, found) in zip(rows, evaluated, strict=True):
+        for one in found.rows:
+            _draw(row[0], one.by_length, one.scheme, look[one.scheme], marker="o", markersize=3.5)
+            _draw(row[1], one.by_position, one.scheme, look[one.scheme])
+        _by_length(row[0], panel, found)
+        _by_position(row[1], found)
+    _legend(figure)
     return figure
 
 
@@ -141,10 +133,7 @@ def _by_position(axes: Any, found: Extrapolation) -> None:
     axes.set_ylabel(METRICS["val_loss"].label)
     _doublings(axes, [4**power for power in range(12)], "{:,}")
     axes.axvline(found.context, color="#5a5a5a", linewidth=1, zorder=1)
-    axes.annotate(
-        "training length", (found.context, 0.02), xycoords=("data", "axes fraction"), xytext=(-4, 0),
-        textcoords="offset points", ha="right", **_MARK,
-    )  # fmt: skip
+    label(axes, "training length", (found.context, 0.02), (-4, 0), xycoords=("data", "axes fraction"), ha="right")
 
 
 def _doublings(axes: Any, ticks: Iterable[float], label: str) -> None:
@@ -156,10 +145,8 @@ def _doublings(axes: Any, ticks: Iterable[float], label: str) -> None:
     axes.set_xlim(max(low, 0.9), high)
 
 
-def _grid(rows: int, columns: int, height: float) -> tuple["Figure", Any]:
+def _grid(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
     """A grid of axes; rows are lower if there are many."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(10, rows * (height if rows <= MANY else 0.7 * height)), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -181,10 +168,13 @@ def save_all(comparison: Comparison, folder: Path) -> list[str]:
     return list(figures)
 
 
-def save(figure: "Figure", file: Path) -> None:
-    """Write a figure as .png or .svg, atomically and deterministically."""
-    import matplotlib
+def label(axes: Any, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    """Text beside a point; the offset is in typographic points."""
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **{"fontsize": 8, "color": "#444444", **style})
 
+
+def save(figure: Figure, file: Path) -> None:
+    """Write a figure as .png or .svg, atomically and deterministically."""
     buffer = io.BytesIO()
     metadata = {"Date": None} if file.suffix == ".svg" else {}
     with matplotlib.rc_context(STYLE):  # matplotlib reads the file options here, not when the figure is created
@@ -192,7 +182,7 @@ def save(figure: "Figure", file: Path) -> None:
     atomic_write(file, buffer.getvalue())
 
 
-def _legend(figure: "Figure") -> None:
+def _legend(figure: Figure) -> None:
     """One legend below all panels."""
     lines = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
@@ -217,8 +207,6 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
             _draw(axes, arm.speed_ups, arm.scheme, look[arm.scheme])
     axes.invert_xaxis()
     axes.set_yscale("log")
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,6 +1,7 @@
 """Formatting of numbers."""
 
 import math
+from collections.abc import Callable
 
 from posenc.analysis.convergence import Estimate
 
@@ -9,17 +10,17 @@ def interval(estimate: Estimate | None, digits: int = 3) -> str:
     """2.338 (2.320–2.357), or 2.338 if there is no interval."""
     if estimate is None:
         return "–"
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.{digits}f}"
-    return f"{estimate.value:.{digits}f} ({estimate.low:.{digits}f}–{estimate.high:.{digits}f})"
+    return f"{estimate.value:.{digits}f}{bounds(estimate, f'{{:.{digits}f}}'.format, '–')}"
 
 
-def difference(estimate: Estimate, digits: int = 3) -> str:
+def bounds(estimate: Estimate, show: Callable[[float], str] = "{:.2f}".format, to: str = " to ") -> str:
+    """The interval in brackets, after a space; empty if there is none."""
+    return f" ({to.join(map(show, estimate.interval))})" if estimate.interval else ""
+
+
+def difference(estimate: Estimate) -> str:
     """+0.031 (+0.023 to +0.040), or +0.031 if there is no interval."""
-    value = f"{estimate.value:+.{digits}f}"
-    if estimate.low is None or estimate.high is None:
-        return value
-    return f"{value} ({estimate.low:+.{digits}f} to {estimate.high:+.{digits}f})"
+    return f"{estimate.value:+.3f}{bounds(estimate, '{:+.3f}'.format)}"
 
 
 def steps(estimate: Estimate) -> str:
@@ -29,11 +30,7 @@ def steps(estimate: Estimate) -> str:
 
 def steps_interval(estimate: Estimate) -> str:
     """53 (50–56), or how many seeds did not reach it."""
-    if estimate.missed or estimate.low is None or estimate.high is None:
-        return steps(estimate)
-    if not estimate.determined:
-        return f"{steps(estimate)} ({undetermined(estimate)})"
-    return f"{estimate.value:,.0f} ({estimate.low:,.0f}–{estimate.high:,.0f})"
+    return f"{steps(estimate)}{_if_determined(estimate, '{:,.0f}'.format)}"
 
 
 def times(estimate: Estimate) -> str:
@@ -43,16 +40,13 @@ def times(estimate: Estimate) -> str:
 
 def ratio(estimate: Estimate, unit: str = "") -> str:
     """5.61 (5.20–6.05); an interval that is too wide is not printed."""
-    value = f"{short(estimate.value)}{unit}"
-    if estimate.low is None or estimate.high is None:
-        return value
-    if not estimate.determined:
-        return f"{value} ({undetermined(estimate)})"
-    return f"{value} ({short(estimate.low)}–{short(estimate.high)})"
+    return f"{short(estimate.value)}{unit}{_if_determined(estimate, short)}"
 
 
-def undetermined(estimate: Estimate) -> str:
-    return f"not determined at {seeds(estimate.seeds)}"
+def _if_determined(estimate: Estimate, show: Callable[[float], str]) -> str:
+    if estimate.interval and not estimate.determined:
+        return f" (not determined at {seeds(estimate.seeds)})"
+    return bounds(estimate, show, "–")
 
 
 def short(ratio: float) -> str:

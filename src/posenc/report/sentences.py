@@ -93,9 +93,9 @@ def _fewer(steps: Estimate) -> str:
 
 def _slower(steps: Estimate, missed: int, level: str) -> str:
     """The inverse of a speed-up below 1, and whether the baseline's lowest loss is reached."""
-    assert steps.low is not None
-    assert steps.high is not None
-    more = f"it needs {short(1 / steps.value)} times the steps ({short(1 / steps.high)}–{short(1 / steps.low)})"
+    assert steps.interval is not None
+    low, high = steps.interval
+    more = f"it needs {short(1 / steps.value)} times the steps ({short(1 / high)}–{short(1 / low)})"
     if not missed:
         return more
     never = "it never reaches it" if missed == steps.seeds else "it does not always reach it"
@@ -105,11 +105,12 @@ def _slower(steps: Estimate, missed: int, level: str) -> str:
 def _wall_clock(seconds: Estimate) -> str:
     """The wall-clock speed-up, so that fewer but slower steps do not look better than they are."""
     title = METRICS["speed_up_seconds"].title
-    if seconds.low is None or seconds.high is None:
+    if seconds.interval is None:
         return ""
-    if seconds.determined and seconds.high < 1:
+    low, high = seconds.interval
+    if seconds.determined and high < 1:
         return f", but a {title} of only {formatting.ratio(seconds)}"
-    same = ", not distinguishable from 1" if seconds.determined and seconds.low <= 1 else ""
+    same = ", not distinguishable from 1" if seconds.determined and low <= 1 else ""
     return f" and a {title} of {formatting.ratio(seconds)}{same}"
 
 
@@ -184,11 +185,12 @@ def _none_at(row: SchemeExtrapolation, times: float) -> str:
 def _change(change: Estimate) -> str:
     """0.412 bits more (0.380 to 0.444), and whether it is distinguishable from no change."""
     cost = f"{abs(change.value):.3f} bits {'more' if change.value > 0 else 'less'}"
-    if change.low is None or change.high is None:
+    if change.interval is None:
         return cost
-    if change.low <= 0 <= change.high:
-        return f"{cost} ({change.low:+.3f} to {change.high:+.3f}, perhaps no change)"
-    low, high = sorted((abs(change.low), abs(change.high)))
+    low, high = change.interval
+    if low <= 0 <= high:
+        return f"{cost} ({low:+.3f} to {high:+.3f}, perhaps no change)"
+    low, high = sorted((abs(low), abs(high)))
     return f"{cost} ({low:.3f} to {high:.3f})"
 
 

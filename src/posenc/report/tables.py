@@ -101,11 +101,12 @@ def settings(comparison: Comparison) -> Table:
 
 def reproduction(found: Reproduction) -> Table:
     """One row per point of the paper's figure."""
+    columns = zip(found.points, found.ours[found.curves.scheme], zip(*found.ours.values(), strict=True), strict=True)
     rows = [
-        (share(row.fraction), f"{row.level:.3f}", f"{row.paper:g}x", *map(times, row.ours.values()))
-        for row in found.rows
+        (share(own.fraction), f"{own.level:.3f}", f"{point.ratio:g}x", *(times(one.in_steps) for one in each))
+        for point, own, each in columns
     ]
-    ours = [f"ours: {scheme}" for scheme in found.rows[0].ours]
+    ours = [f"ours: {scheme}" for scheme in found.ours]
     return Table(
         f"Comparison with the paper ({found.curves.source}): speed-up in steps",
         ("after", f"{found.baseline}'s loss", "paper", *ours),
@@ -189,21 +190,10 @@ def runs(sweep: Sweep) -> Table:
 
 def published() -> Table:
     """Published results."""
-    rows = [
-        (
-            row.source,
-            row.setting,
-            row.against,
-            row.level,
-            row.result + ", digitised from the figure" * row.digitised,
-            row.unlike,
-        )
-        for row in PUBLISHED
-    ]
     return Table(
         "Published results",
         ("source", "trained", "against", "to reach", "speed-up in steps", "differences"),
-        rows,
+        PUBLISHED,
         "Published speed-ups of rotary. None is directly comparable with the runs above: the last column lists the "
         "differences.",
     )

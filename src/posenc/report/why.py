@@ -1,16 +1,19 @@
-"""The effects of the interventions as a figure and a table."""
+"""The effects of the interventions as a page with figures and tables."""
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
 
 from posenc.analysis.convergence import Estimate
-from posenc.analysis.why import Effect, Group
-from posenc.report import formatting
-from posenc.report.figures import STYLE
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posenc.analysis.study import Study
+from posenc.analysis.why import Effect, Group, groups
+from posenc.report import figures, formatting
+from posenc.report.figures import STYLE, label
+from posenc.storage.atomic import atomic_write
 
 INTRODUCTION = """\
 Each intervention adds one of RoPE's properties to a model without RoPE, or removes one from RoPE. Its share of RoPE's
@@ -18,6 +21,9 @@ advantage is 0 % for the arm that it is compared with and 100 % for RoPE, in the
 loss of that arm, seed by seed. Intervals are Student's t over seeds, 95 %, and cover seeds only; with fewer than three
 seeds there is no interval. `plan.yaml` has the command line of every arm, `runs.csv` a row for each run, `curves.csv`
 every validation. Generated with `python -m posenc.why`."""
+
+FINDINGS = "findings.md"
+"""Optional introduction of README.md, written by hand."""
 
 _COLOUR, _LINE = "#d55e00", "#1c1c1c"
 _ROW = 0.27
@@ -27,23 +33,34 @@ _DOSES = 3
 """Trained doses for a curve; fewer are bars."""
 
 
-def figure(groups: Sequence[Group]) -> "Figure":
-    """The share of the advantage: a dose-response curve if the arms are values on an axis, otherwise bars."""
-    import matplotlib
-    from matplotlib.figure import Figure
+def write(study: Study) -> Path:
+    """Plot the effects of the interventions on each corpus, and write README.md; returns its path."""
+    findings, file = study.folder / FINDINGS, study.folder / "README.md"
+    text = ["# Why", findings.read_text().strip() if findings.exists() else "", INTRODUCTION]
+    for corpus in study.corpora:
+        explained = groups(study, corpus)
+        if any(group.explains for group in explained):
+            figures.save(figure(explained), study.folder / f"{corpus}.png")
+            drawn = f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"
+            text += [f"## {study.title(corpus)}", drawn, table(explained, study.plan["levels"])]
+    atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
+    return file
 
+
+@matplotlib.rc_context(STYLE)
+def figure(groups: Sequence[Group]) -> Figure:
+    """The share of the advantage: a dose-response curve if the arms are values on an axis, otherwise bars."""
     shown = [group for group in groups if group.explains]
     doses = [group for group in shown if group.axis and len(group.effects) >= _DOSES]
     bars = [group for group in shown if group not in doses]
     rows = sum(len(group.effects) + 1.4 for group in bars)
     heights = [2.6] * len(doses) + [_ROW * rows] * bool(bars)
-    with matplotlib.rc_context(STYLE):
-        fig = Figure(figsize=(8, sum(heights) + 0.9), layout="constrained")
-        panels = fig.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for axes, group in zip(panels, doses, strict=False):
-            _dose(axes, group)
-        if bars:
-            _bars(panels[-1], bars)
+    fig = Figure(figsize=(8, sum(heights) + 0.9), layout="constrained")
+    panels = fig.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, group in zip(panels, doses, strict=False):
+        _dose(axes, group)
+    if bars:
+        _bars(panels[-1], bars)
     return fig
 
 
@@ -53,8 +70,8 @@ def _dose(axes: Any, group: Group) -> None:
     doses = [0.0, *named]
     axes.plot(doses, [0.0, *(share.value for share in named.values())], color=_COLOUR, marker="o", markersize=5)
     for dose, share in named.items():
-        if share.low is not None:
-            axes.plot([dose, dose], [share.low, share.high], color=_COLOUR, linewidth=1.4)
+        if share.interval:
+            axes.plot([dose, dose], share.interval, color=_COLOUR, linewidth=1.4)
     axes.plot(never, [0.0] * len(never), "x", color=_LINE)
     axes.axhline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
     axes.axhline(0, color=_LINE, linewidth=0.9)
@@ -89,12 +106,11 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
 
 def _bar(axes: Any, at: float, share: Estimate) -> None:
     if not math.isfinite(share.value):
-        axes.annotate("never reaches that loss", (0, at), xytext=(4, 0), textcoords="offset points", va="center",
-                      fontsize=8, color="#606060")  # fmt: skip
+        label(axes, "never reaches that loss", (0, at), (4, 0), va="center", color="#606060")
         return
     axes.barh(at, share.value, height=0.62, color=_COLOUR, alpha=0.55)
-    if share.low is not None:
-        axes.plot([share.low, share.high], [at, at], color=_LINE, linewidth=1.3, solid_capstyle="butt")
+    if share.interval:
+        axes.plot(share.interval, [at, at], color=_LINE, linewidth=1.3, solid_capstyle="butt")
 
 
 def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
@@ -120,5 +136,4 @@ def _cells(found: Effect, explains: bool) -> list[str]:
 def _share(share: Estimate) -> str:
     if not math.isfinite(share.value):
         return f"not reached by {share.missed} of {share.seeds}"
-    interval = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
-    return f"{share.value:.0%}{interval}"
+    return f"{share.value:.0%}{formatting.bounds(share, '{:.0%}'.format)}"

@@ -1,0 +1,208 @@
+"""A study: a plan of runs in results/, and the results of the finished ones as text."""
+
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from posenc.analysis.results import (
+    KEY_COLUMNS,
+    Key,
+    Result,
+    corpus_of,
+    curve_rows,
+    defaults,
+    key_of,
+    read_results,
+    result_of,
+    rows,
+)
+from posenc.analysis.runs import Run, canonical, finished_runs, flat
+from posenc.config.compose import composed
+from posenc.config.files import CONF
+from posenc.config.instantiate import build
+from posenc.config.schema import check
+from posenc.errors import UserError, first_line
+from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import read_csv, to_csv
+from posenc.storage.reading import leaves, read_mapping
+
+
+class Study:
+    """The folder of a study: plan.yaml, and the finished runs in runs.csv and curves.csv.
+
+    Raises:
+        UserError: if its plan cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self.plan = _plan(folder / "plan.yaml")
+        except UserError as error:
+            raise UserError(f"--results={folder}: {error}") from error
+        self.experiment = f"experiment={self.plan['experiment']}"
+
+    def lines(self, blocks: Sequence[Mapping[str, Any]] | None = None) -> Iterator[list[str]]:
+        """The arguments of train.py for every run of some blocks of the plan, by default of all, in its order."""
+        for block in self.plan["blocks"] if blocks is None else blocks:
+            for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
+                yield [self.experiment, *shlex.split(arm), f"steps={units * block['unit']}", f"seed={seed}"]
+
+    def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
+        """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
+        known, corpus = {result.key for result in self.results}, self.corpus(overrides)
+        for line in self.lines():
+            if self.key([*line, *overrides], corpus) not in known:
+                yield shlex.join([*line, *overrides])
+
+    def corpus(self, overrides: Sequence[str]) -> str:
+        """The name in runs.csv of the experiment's text with some overrides.
+
+        Raises:
+            UserError: if the text cannot be read.
+        """
+        config, choices = self.configuration(overrides)
+        return corpus_of({"data": choices["data"], "text": build(config, "data").fingerprint()})
+
+    @cached_property
+    def results(self) -> tuple[Result, ...]:
+        """The rows of runs.csv."""
+        return read_results(self.folder / "runs.csv")
+
+    def on(self, corpus: str) -> list[Result]:
+        """The rows of runs.csv for a corpus."""
+        return [result for result in self.results if result.corpus == corpus]
+
+    def of_block(self, block: Mapping[str, Any], corpus: str) -> list[Result]:
+        """The rows of runs.csv for a block of the plan."""
+        wanted = {self.key(line, corpus) for line in self.lines([block])}
+        return [result for result in self.results if result.key in wanted]
+
+    @property
+    def corpora(self) -> tuple[str, ...]:
+        """The corpora with results."""
+        return tuple(sorted({result.corpus for result in self.results}))
+
+    def title(self, corpus: str) -> str:
+        """The title that the plan gives a corpus; by default its name."""
+        return self.plan.get("corpora", {}).get(corpus, corpus)
+
+    def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
+        """Steps and validation losses of an arm's finished runs on a corpus, by seed.
+
+        Args:
+            arm: its overrides in the plan; the budget is the experiment's.
+        """
+        line = (self.experiment, *shlex.split(arm))
+        key = dict(zip(KEY_COLUMNS, map(str, self.key(line, corpus)), strict=True))
+        tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
+        curves: dict[int, tuple[list[float], list[float]]] = {}
+        for row in self._curve_rows:
+            if all(row[name] == value for name, value in key.items() if name != "seed"):
+                steps, losses = curves.setdefault(int(row["seed"]), ([], []))
+                steps.append(int(row["at_tokens"]) / tokens_per_step)
+                losses.append(float(row["val_loss"]))
+        return curves
+
+    @cached_property
+    def _curve_rows(self) -> list[dict[str, str]]:
+        return read_csv(self.folder / "curves.csv")
+
+    def add_runs(self, folders: Sequence[Path]) -> list[str]:
+        """Add the finished runs in some folders to runs.csv and curves.csv; existing rows are kept.
+
+        Returns:
+            A notice for each run or folder that cannot be read.
+
+        Raises:
+            UserError: if runs.csv or curves.csv cannot be read.
+        """
+        known = {result.key: result for result in self.results}
+        curves: list[Mapping[str, Any]] = list(self._curve_rows)
+        finished, notices = self.finished(folders)
+        for run, result in finished:
+            if result.key not in known:
+                known[result.key] = result
+                curves += curve_rows(run, result)
+        if folders and known:
+            table = rows(known.values())
+            atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
+            atomic_write(self.folder / "curves.csv", to_csv(list(curves[0]), curves))
+            del self.results, self._curve_rows  # read again from the files
+        return notices
+
+    def finished(self, folders: Iterable[Path]) -> tuple[list[tuple[Run, Result]], list[str]]:
+        """The finished runs in some folders with their rows, and notices for those left out."""
+        runs, unreadable = finished_runs(folders)
+        found, notices = [], list(unreadable)
+        for run in runs:
+            try:
+                own = _defaults(self.experiment, run.scheme, run.setting.get("intervention", "none"))
+                found.append((run, result_of(run, own, self.plan["search_seeds"])))
+            except (UserError, HydraException, KeyError, TypeError) as error:
+                reason = f"{type(error).__name__}: {first_line(error)}"
+                notices.append(f"{run.source} cannot be added ({reason}); left out")
+        return found, notices
+
+    def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The validated configuration of the experiment with some overrides, and its choices.
+
+        Raises:
+            UserError: if a value is invalid.
+        """
+        config, choices = _composed((self.experiment, *overrides), resolve=True)
+        check(config)
+        return config, choices
+
+    def key(self, overrides: Sequence[str], corpus: str) -> Key:
+        """The key of the run of these overrides on a corpus."""
+        budget = dict(one.split("=") for one in overrides if one.startswith(("steps=", "seed=")))
+        shared = tuple(one for one in overrides if one.partition("=")[0] not in budget)  # composed once for all budgets
+        configuration = {**_flat(shared), **{name: int(value) for name, value in budget.items()}}
+        own = _defaults(self.experiment, configuration["pos"], configuration["intervention"])
+        return key_of(configuration, corpus, own, self.plan["search_seeds"])
+
+
+def _plan(file: Path) -> dict[str, Any]:
+    plan = read_mapping(file)
+    if missing := {"experiment", "search_seeds", "blocks"} - plan.keys():
+        raise UserError(f"{file} cannot be read: {', '.join(sorted(missing))} is missing")
+    common = {name: plan[name] for name in ("unit", "units", "seeds") if name in plan}
+    blocks = [{**common, **block} for block in plan["blocks"]]
+    for block in blocks:
+        if missing := {"unit", "units", "seeds", "arms"} - block.keys():
+            raise UserError(f"{file} cannot be read: {', '.join(sorted(missing))} is missing in a block")
+        if isinstance(block["arms"], list):  # arms without names are named by their overrides
+            block["arms"] = {arm: arm for arm in block["arms"]}
+    return {**plan, "blocks": blocks}
+
+
+def _composed(overrides: tuple[str, ...], resolve: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """The configuration of train.py as plain data, and its choices."""
+    configuration, choices = composed(CONF, overrides)
+    config: Any = OmegaConf.to_container(configuration, resolve=resolve)
+    return config, choices
+
+
+@cache
+def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """The flat configuration, with its choices."""
+    config, choices = _composed(overrides, resolve=True)
+    setting = {key: canonical(value) for key, value in flat({**config, "choices": choices})}
+    return {**setting, "pos": choices["pos"], "seed": config["seed"]}
+
+
+@cache
+def _defaults(experiment: str, pos: str, intervention: str) -> Mapping[str, Any]:
+    """The defaults of an experiment with a position scheme and an intervention, whose own files are not resolved."""
+    config, _ = _composed((experiment, f"pos={pos}", f"intervention={intervention}"), resolve=False)
+    choices = dict(leaves({group: config[group] for group in ("pos", "intervention")}))
+    follow = {key for key, value in choices.items() if str(value).startswith("${") or key.endswith("_target_")}
+    own = {key: canonical(value) for key, value in choices.items() if key not in follow}
+    return defaults(_flat((experiment,)), own)

@@ -1,0 +1,186 @@
+"""The figures of the claim map: N(D) over the budget, and the final loss of each run."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from posenc.analysis.claim_map import ARM, BASELINE, Point
+from posenc.analysis.results import Result
+from posenc.report.figures import STYLE, label
+from posenc.report.looks import looks
+
+PUBLISHED = {
+    "Su et al. 2021": (8.2e9, 2.2),
+    "EleutherAI 2021": (7.5e9, 1.32),  # a quarter into the baseline's run; the others are at its end
+    "modded-nanogpt 2024": (6.4e9, 1.19),
+    "Press et al. 2021": (21e9, 1.0),
+}
+"""The baseline's tokens to a loss, and how many times fewer the rotary arm needed, by source.
+
+With other texts, tokenizers, sizes and baselines, and one seed each (docs/claims.md).
+"""
+
+
+_MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
+
+
+@matplotlib.rc_context(STYLE)
+def advantages(
+    main: Sequence[Point],
+    others: Mapping[str, Sequence[Point]],
+    factors: Mapping[str, Sequence[Point]],
+    ngrams: Mapping[int, float],
+) -> Figure:
+    """N(D) and, below it, the gap in nats at equal D, over the baseline's tokens.
+
+    Args:
+        main: RoPE over the baseline.
+        others: RoPE over other baselines, by name; thin lines.
+        factors: RoPE over the baseline in settings with one difference from the backbone, by setting; dots.
+        ngrams: validation losses of n-gram models by order, marked on the upper axis.
+    """
+    fig = Figure(figsize=(8, 6.4), layout="constrained")
+    above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
+    title = f"How many times fewer tokens RoPE needs than {BASELINE}"
+    marks = "rings: seeds; bars: 95 % intervals over seeds; triangles: bounds"
+    above.set_title(f"{title}\n{marks}", loc="left", fontsize=10)
+    above.axhline(1, color="#1c1c1c", linewidth=0.9)
+    measured = [(name, points) for name, points in others.items() if points]
+    for color, (name, points) in zip(itertools.cycle(_THIN), measured, strict=False):
+        _line(above, points, color, f"than {name}", linewidth=1, marker="o", markersize=3)
+    _seeds_of(above, main)
+    _line(above, main, _MAIN, f"than {BASELINE}", linewidth=2.2, marker="o", markersize=5)
+    for setting, points in factors.items():
+        _dots(above, points, setting)
+    for source, at in PUBLISHED.items():
+        above.plot(*at, marker="*", markersize=11, color="#404040", linestyle="none")
+        label(above, source, at, (-8, 3), ha="right", color="#404040")
+    if above.get_legend_handles_labels()[0]:
+        above.legend(loc="upper right", fontsize=9)
+    above.set_xscale("log")
+    above.set_yscale("log")
+    above.set_ylabel("N, times fewer tokens")
+    above.yaxis.set_major_locator(FixedLocator([0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 6]))
+    above.yaxis.set_major_formatter("{x:g}")
+    above.yaxis.set_minor_locator(NullLocator())
+    _ngram_axis(above, main, ngrams)
+    _gaps(below, main)
+    below.set_xlabel(f"tokens that {BASELINE} was trained on")
+    below.set_ylabel("nats per token\nbehind RoPE")
+    return fig
+
+
+def _line(axes: Any, points: Sequence[Point], color: str, name: str, **style: Any) -> None:
+    """A labelled line through the finite points; grey where the baseline is on the plateau."""
+    known = [point for point in points if 0 < point.advantage.value < math.inf]
+    if not known:
+        return
+    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, label=name, **style)
+    early = [point for point in known if point.plateau]
+    axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)
+
+
+def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
+    """A ring per seed, or a triangle at its bound if the loss lies outside RoPE's budgets; their interval."""
+    for point in points:
+        color = _GREY if point.plateau else _MAIN
+        if point.advantage.interval:
+            axes.vlines(point.tokens, *point.advantage.interval, color=color, alpha=0.3, linewidth=7)
+        for value in point.by_seed.values():
+            at, marker = {math.inf: (point.above, "^"), 0: (point.below, "v")}.get(value, (value, "o"))
+            axes.plot(
+                point.tokens, at, marker, color=color, markersize=6, fillstyle="none" if marker == "o" else "full"
+            )
+
+
+def _dots(axes: Any, points: Sequence[Point], name: str) -> None:
+    for point in points:
+        if 0 < point.advantage.value < math.inf:
+            color = _GREY if point.plateau else "#606060"
+            axes.plot(point.tokens, point.advantage.value, "o", color=color, markersize=4)
+            at = (point.tokens, point.advantage.value)
+            label(axes, name, at, (-6, 0), fontsize=7, ha="right", va="center", color=color)
+
+
+def _gaps(axes: Any, points: Sequence[Point]) -> None:
+    """Lines over the tokens; grey where the baseline is on the plateau."""
+    known = [(point.tokens, point.gap, point.plateau) for point in points if point.gap is not None]
+    axes.axhline(0, color="#1c1c1c", linewidth=0.9)
+    for drawn, color in ((known, _MAIN), ([point for point in known if point[2]], _GREY)):
+        tokens, gaps = [point[0] for point in drawn], [point[1] for point in drawn]
+        axes.plot(tokens, gaps, color=color, linewidth=2.2, marker="o", markersize=5)
+
+
+def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
+    """Ticks on the upper axis where the baseline has the loss of an n-gram model."""
+    if len(points) < 2:
+        return
+    losses, tokens = [p.loss for p in points][::-1], [math.log(p.tokens) for p in points][::-1]
+    inside = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
+    top = axes.secondary_xaxis("top")
+    top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in inside.values()])
+    top.set_xticklabels([str(order) for order in inside], fontsize=8)
+    top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
+    top.minorticks_off()
+
+
+@matplotlib.rc_context(STYLE)
+def losses(results: Sequence[Result], points: Sequence[Point]) -> Figure:
+    """The final loss of each run over its tokens: a dot per run, a line through the means, an arrow for each N(D).
+
+    Args:
+        results: of RoPE and the baseline.
+        points: N(D) of RoPE over the baseline.
+    """
+    look = looks([ARM, BASELINE])
+    fig = Figure(figsize=(8, 4.2), layout="constrained")
+    axes = fig.subplots()
+    _bigram(axes, results)
+    for pos in (BASELINE, ARM):
+        _losses(axes, [result for result in results if result.pos == pos], pos, look[pos].colour)
+    for point in points:
+        if 1 < point.advantage.value < math.inf and point.advantage.seeds > 1:
+            _arrow(axes, point)
+    axes.set_xscale("log")
+    budgets = sorted({result.tokens for result in results})
+    axes.set_xticks(budgets, [f"{tokens / 1e6:.3g}M" for tokens in budgets])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    title = f"Each dot is a run, trained to the end of its schedule; arrows: times fewer tokens for {ARM}"
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlabel("training tokens of the run")
+    axes.set_ylabel("final validation loss, nats per token")
+    return fig
+
+
+def _bigram(axes: Any, results: Sequence[Result]) -> None:
+    loss = statistics.fmean(result.bigram_loss for result in results)
+    if math.isnan(loss):
+        return
+    axes.axhline(loss, color="#8c8c8c", linewidth=0.9, linestyle=(0, (2, 2)))
+    label(axes, "bigram model", (0.5, loss), (0, 3), xycoords=("axes fraction", "data"), ha="center", color="#606060")
+
+
+def _losses(axes: Any, results: Sequence[Result], name: str, colour: str) -> None:
+    by_budget: dict[int, list[float]] = {}
+    for result in sorted(results, key=lambda result: result.tokens):
+        by_budget.setdefault(result.tokens, []).append(result.val_loss)
+    for tokens, losses in by_budget.items():
+        axes.plot([tokens] * len(losses), losses, "o", color=colour, markersize=5, alpha=0.65, markeredgewidth=0)
+    means = [statistics.fmean(losses) for losses in by_budget.values()]
+    axes.plot([*by_budget], means, color=colour, linewidth=1.6, label=name)
+
+
+def _arrow(axes: Any, point: Point) -> None:
+    needed = point.tokens / point.advantage.value
+    axes.annotate(
+        "", (needed, point.loss), (point.tokens, point.loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"}
+    )
+    label(axes, f"{point.advantage.value:.2f}x", (needed, point.loss), (8, 4), color="#1c1c1c")
