@@ -28,15 +28,13 @@ def run_phases(config: Any, choices: dict[str, str]) -> dict[str, float]:
 
 def bare_loop(config: Any, choices: dict[str, str]) -> float:
     """Milliseconds per step of the same updates without Lightning."""
-    import torch
     from timing import elapsed
 
     from posenc.config.instantiate import build
-    from posenc.training.accelerator import best_device
     from posenc.training.experiment import Experiment
 
     hardware, experiment = build(config, "trainer"), Experiment.of(config)
-    device = torch.device("cpu") if hardware.accelerator == "cpu" else best_device()
+    device = hardware.device
     batches = experiment.batches(experiment.prepare(build(config, "data"), choices["data"])).on(device)
     training_step = experiment.training_step(hardware, device)
 

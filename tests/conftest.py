@@ -14,6 +14,7 @@ from hypothesis import settings
 from omegaconf import OmegaConf
 
 from posenc.config.compose import composed as config_and_choices
+from posenc.storage.csv_files import read_csv
 from tests import warm
 
 # Toy models gain nothing from threads, and two test processes of two threads each get in each other's way.
@@ -26,6 +27,9 @@ settings.load_profile("untimed")
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
 SCHEMES = ("none", "learned", "sinusoidal", "rope")
+
+CLOCK = ("seconds", "tokens_per_s", "mfu")
+"""Columns of metrics.csv that no two runs share."""
 
 LONGEST = ("faults", "slurm", "devices", "report", "command_line", "run", "loggers", "gpu_figures")
 """Test files of more than a minute."""
@@ -81,6 +85,12 @@ def _composed(overrides: tuple[str, ...]) -> dict:
     config = OmegaConf.to_container(config_and_choices(CONF, overrides)[0], resolve=True)
     assert isinstance(config, dict)
     return config
+
+
+def curve(run: Path) -> list[dict[str, str]]:
+    """metrics.csv without what depends on the clock."""
+    rows = read_csv(run / "metrics.csv")
+    return [{name: cell for name, cell in row.items() if name not in CLOCK} for row in rows]
 
 
 def only(folder: Path, pattern: str = "*") -> Path:

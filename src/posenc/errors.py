@@ -22,11 +22,9 @@ class RunError(Exception):
 
 
 class Stopped(BaseException):
-    """A signal asked this process to exit. A BaseException, so that `except Exception` does not catch it.
+    """A signal asked this process to exit; the message says what has been saved, and where.
 
-    Args:
-        signum: the signal.
-        message: what has been saved, and where.
+    A BaseException, so that `except Exception` does not catch it.
     """
 
     def __init__(self, signum: int, message: str) -> None:
@@ -61,11 +59,8 @@ def printable_lines(text: str) -> str:
 def needed_for(what: str) -> Iterator[None]:
     """Wraps the import of an optional package.
 
-    Args:
-        what: what needs it, as on the command line.
-
     Raises:
-        UserError: if it is not installed.
+        UserError: if it is not installed; `what` needs it, as on the command line.
     """
     try:
         yield

@@ -14,6 +14,7 @@ from posenc.errors import UserError
 from posenc.evaluation.huggingface import convert
 from posenc.evaluation.load import Trained
 from posenc.storage import checkpoint_files
+from posenc.training.checkpoint_io import CheckpointIO
 from tests.conftest import composed
 
 SMALL = ("experiment=smoke", "model.width=48", "model.heads=4", "context=32")
@@ -103,9 +104,8 @@ def runs(tmp_path):
         (run / "config.yaml").write_text(yaml.safe_dump({**model.config, "seed": seed}))
         os.utime(run / "config.yaml", (seed, seed))
         weights = {f"model.{name}": weight + seed for name, weight in model.model.state_dict().items()}
-        torch.save(
-            {"configuration": {}, "state_dict": weights}, run / "checkpoints" / f"{checkpoint_files.stem(20)}.ckpt"
-        )
+        state = {"configuration": {}, "state_dict": weights}
+        CheckpointIO().save_checkpoint(state, run / "checkpoints" / checkpoint_files.stem(20))
     return tmp_path / "runs" / "learned"
 
 

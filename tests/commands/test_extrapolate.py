@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from posenc.storage.csv_files import read_csv
+from posenc.training.checkpoint_io import CheckpointIO
 from tests.conftest import only, python
 
 SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "context=16", "pos=none,learned,rope")
@@ -161,12 +162,12 @@ def other_weights(run: Path) -> None:
 
 
 def scale_weight(run: Path, name: str, factor: float) -> None:
-    """Change a checkpoint, and leave the checksum out of its name, as in those of the first versions."""
+    """Change a checkpoint, with the checksum of what it then is."""
     file = only(run / "checkpoints")
     checkpoint = torch.load(file, weights_only=True)
     checkpoint["state_dict"][name] *= factor
     file.unlink()
-    torch.save(checkpoint, file.with_name("step-000000020.ckpt"))
+    CheckpointIO().save_checkpoint(checkpoint, file.with_name("step-000000020"))
 
 
 def half_a_checkpoint(run: Path) -> None:

@@ -1,6 +1,7 @@
 """Wrong command lines of the commands beside train.py, and run directories of strangers."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from io import BytesIO
 
 import torch
@@ -20,14 +21,17 @@ tokenizer: {_target_: posenc.data.tokenizers.Bytes}
 """
 """What a stranger's run might be made of."""
 
-CHECKPOINT = "run/checkpoints/step-000000010.ckpt"
+
+def checkpoint(content: bytes) -> dict[str, bytes]:
+    """The file of a checkpoint, with the checksum of what is in it."""
+    return {f"run/checkpoints/step-000000010-{sha256(content).hexdigest()[:16]}.ckpt": content}
 
 
 def run_of(configuration: str) -> dict[str, bytes]:
     """A run directory, as files; its checkpoint has the weights of a layer of width 8."""
-    checkpoint = BytesIO()
-    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(8)}}, checkpoint)
-    return {"run/config.yaml": configuration.encode(), CHECKPOINT: checkpoint.getvalue()}
+    content = BytesIO()
+    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(8)}}, content)
+    return {"run/config.yaml": configuration.encode(), **checkpoint(content.getvalue())}
 
 
 def stranger(changed: str, to: str, sentence: str) -> Wrong:
@@ -51,8 +55,8 @@ OTHER_COMMANDS = [
     other("posenc.sample {here}/run", "has no checkpoint", {"run/config.yaml": b""}),
     other(
         "posenc.sample {here}/run",
-        "step-000000010.ckpt contains more than tensors and plain data",
-        {**RUN, CHECKPOINT: b"no weights"},
+        ".ckpt contains more than tensors and plain data",
+        {"run/config.yaml": CONFIGURATION.encode(), **checkpoint(b"no weights")},
     ),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"{"}),
     other("posenc.sample {here}/run", "config.yaml cannot be read", {**RUN, "run/config.yaml": b"\xff"}),

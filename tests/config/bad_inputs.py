@@ -102,6 +102,8 @@ WRONG_VALUES = [
     train("pos=xpos objective=masked", "use objective=causal or another pos"),
     train("pos=alibi attention=linear", "use attention=softmax or another pos"),
     train("pos.head_dim=7", "pos.head_dim=7 must be 32, as in the model"),
+    train("pos=alibi pos.heads=3", "pos.heads=3 must be 4, as in the model"),
+    train("attention=linear attention.head_dim=16", "attention.head_dim=16 must be 32, as in the model"),
     train("model.width=100 model.heads=3", "model.width=100 must be a multiple of model.heads=3"),
     train("pos=none model.width=100 model.heads=3", "model.width=100 must be a multiple of heads=3"),
     train("model.heads=0", "model.heads=0 must be an integer, at least 1"),

@@ -67,6 +67,7 @@ WRONG_TEXTS = [
     ),
     text("a.txt.gz", gzip.compress(os.urandom(9999))[:5000], "a.txt.gz cannot be read: Compressed file ended before"),
     text("a.txt.gz", SENTENCES, "a.txt.gz cannot be read: Not a gzipped file"),
+    text("a.txt.gz", gzip.compress(b"")[:10] + b"\xff" * 20, "a.txt.gz cannot be read: Error -3 while"),
     text("a.txt.xz", lzma.compress(os.urandom(9999))[:5000], "a.txt.xz cannot be read: Compressed file ended before"),
     text("a.parquet", b"PAR1 and no more PAR1", "a.parquet cannot be read"),
     text("b.parquet/a.txt.bz2", b"", "b.parquet/a.txt.bz2 has no text files"),

@@ -16,16 +16,6 @@ from tests.config.wrong_input import SECRET, answer, as_a_user, may_read_all, wa
 from tests.conftest import CONF, ROOT, clean_environment
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "train.py", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-    )
-
-
 @pytest.fixture(scope="module")
 def warm():
     with closing(warm_python()) as warm:

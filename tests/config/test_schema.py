@@ -86,26 +86,6 @@ def test_every_intervention_takes_a_training_step(intervention):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["pos=alibi", "pos.heads=3"], "pos.heads=3 must be 4, as in the model"),
-        (["pos=t5", "pos.heads=3"], "pos.heads=3 must be 4, as in the model"),
-        (["pos.head_dim=16"], "pos.head_dim=16 must be 32, as in the model"),
-        (["attention=linear", "attention.head_dim=16"], "attention.head_dim=16 must be 32, as in the model"),
-    ],
-)
-def test_sizes_that_contradict_the_model_s_are_refused(arguments, sentence):
-    config = composed(*arguments)
-    with pytest.raises(UserError, match=sentence):
-        build_model(config, build(config, "objective", vocab_size=256))
-
-
-def test_a_value_where_a_group_stands_is_told_how_to_choose():
-    with pytest.raises(UserError, match="model.family is a group: choose one with model/family=llama2"):
-        check(composed("model.family=llama2"))
-
-
-@pytest.mark.parametrize(
     ("scheme", "promised"),
     [
         ("rope_partial", {"_target_": "posenc.positions.Rotary", "fraction": 0.25, "base": 10_000.0}),
@@ -204,7 +184,7 @@ def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeyp
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     for fast, precision in ((True, "bf16-mixed"), (False, "32-true")):
-        monkeypatch.setattr(accelerator, "cpu_multiplies_bf16", lambda fast=fast: fast)
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda fast=fast: {"amx_bf16": fast})
         assert accelerator.Hardware(accelerator="cpu").chosen_precision() == precision
     assert accelerator.Hardware(accelerator="cpu", precision="32-true").chosen_precision() == "32-true"
 

@@ -132,7 +132,9 @@ class TestHub:
     def test_one_text_is_cut_by_position(self, streaming, tmp_path):
         path = hub_folder(tmp_path, train=[f"line {number:03}\n" for number in range(100)])
         corpus = HubCut(path, streaming=streaming, documents=False)
+        before = corpus.fingerprint()
         assert [len(b"".join(corpus.stream(split))) for split in SPLITS] == [810, 45, 45]
+        assert corpus.fingerprint() == before
 
     def test_the_first_documents_are_held_out(self, streaming, tmp_path):
         path = hub_folder(tmp_path, train=[f"d{number}" for number in range(9)])
@@ -150,36 +152,6 @@ class TestHub:
         path = hub_folder(tmp_path, train=["a\0b"])
         with pytest.raises(UserError, match="a row of .* contains a NUL character, which would end the document"):
             list(HubHeldOut(path=path, streaming=streaming).stream("valid"))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.jsonl", b'{"text": "caf\xe9"}', "a.jsonl line 1 is not UTF-8 text"),
-        ("a.jsonl", b"[" * 100_000, "a.jsonl line 1 is not JSON"),
-        ("a.jsonl", b'{"text": "x"}\nnonsense\n', "a.jsonl line 2 is not JSON"),
-        ("a.jsonl", b'{"body": "x"}\n', "line 1 has no text under the key data.field=text"),
-        ("a.parquet", b"PAR0", "a.parquet cannot be read"),
-        ("a.txt.gz", b"not gzip", "a.txt.gz cannot be read"),
-        ("a.txt.gz", gzip.compress(b"x" * 99, mtime=0)[:12] + b"\xff" * 20, "a.txt.gz cannot be read"),
-        ("a.jsonl", b'{"text": "\\ud800"}', "an unpaired surrogate"),
-        ("a.txt.xz", lzma.compress(b"x" * 9999)[:-20], "a.txt.xz cannot be read"),
-    ],
-)
-def test_a_file_that_is_not_what_its_name_says_is_named(name, content, sentence, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=sentence):
-        everything(TextFiles(str(tmp_path / name)))
-
-
-def test_a_path_without_text_is_named(tmp_path):
-    for missing in (None, ""):
-        with pytest.raises(UserError, match="data.path is missing"):
-            TextFiles(missing)
-    with pytest.raises(UserError, match="nowhere.txt does not exist"):
-        TextFiles(str(tmp_path / "nowhere.txt"))
-    with pytest.raises(UserError, match="has no text files: expected .txt, .jsonl, .parquet"):
-        TextFiles(str(tmp_path))
 
 
 def test_the_shared_wikipedia_is_cut_as_its_readme_says():

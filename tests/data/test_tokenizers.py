@@ -42,8 +42,9 @@ def test_an_empty_row_of_a_corpus_is_no_token(tmp_path):
         def rows(self, split):  # noqa: ARG002
             return iter([b"", TEXT, b"", TEXT])
 
-    prepared = prepare(Rows("local"), BytePairs(300), tmp_path, "rows", 9, 10)
-    assert prepared.tokenizer.decode(prepared.valid.ids).encode() == TEXT * 2
+    tokenizer = BytePairs(300)
+    prepared = prepare(Rows("local"), tokenizer, tmp_path, "rows", 9, 10)
+    assert tokenizer.decode(prepared.valid.ids).encode() == TEXT * 2
 
 
 def test_byte_pairs_compress(pairs):

@@ -4,6 +4,7 @@ import pickle
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -62,11 +63,13 @@ def is_not_run(whole: Toy, folder: Path, protocol: int) -> bool:
     unfinish(run)
     for file in newest_first(run / "checkpoints"):
         file.unlink()
-    place = run / "checkpoints" / f"step-{whole.steps:09d}.ckpt"
+    place = run / "checkpoints" / "pickle"
     if protocol:
         place.write_bytes(pickle.dumps({"state_dict": Trap(proof)}, protocol=protocol))
     else:
         torch.save({"state_dict": Trap(proof)}, place)
+    checksum = sha256(place.read_bytes()).hexdigest()[:16]
+    place.rename(place.with_name(f"step-{whole.steps:09d}-{checksum}.ckpt"))
     told = victim.finish()
     refused = told.returncode == 2 and "contains more than tensors and plain data" in told.stderr
     return refused and told.stderr.count("\n") == 1 and not proof.exists()

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.conftest import ROOT, clean_environment
+from tests.faults.damage import Damage, cut_short, flip_a_bit
 from tests.faults.limits import can_mount, small_disk
 from tests.faults.outcome import Outcome
 
@@ -87,20 +88,10 @@ def survive_a_kill(text: Path, cache: Path, vocabulary: int, expected: str) -> b
     return bool(half) and code == 0 and tokens(out) == expected and sound(cache)
 
 
-def flip_a_bit(file: Path, draw: random.Random) -> None:
-    data = bytearray(file.read_bytes())
-    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
-    file.write_bytes(data)
-
-
-def cut_short(file: Path, draw: random.Random) -> None:
-    file.write_bytes(file.read_bytes()[: draw.randrange(file.stat().st_size)])
-
-
-def is_rebuilt(text: Path, cache: Path, harm: str, draw: random.Random, expected: str) -> bool:
+def is_rebuilt(text: Path, cache: Path, harm: Damage, draw: random.Random, expected: str) -> bool:
     """Whether a damaged cache is found out, named, and built again."""
     file = draw.choice(sorted(cache.glob("*/tokens.bin")))
-    {"flip": flip_a_bit, "cut": cut_short}[harm](file, draw)
+    harm(file, draw)
     ((code, out, err),) = ended([begin(text, cache, BYTES)])
     named = f"The cache {file.parent} is damaged" in err and err.count("\n") == 1
     return code == 0 and named and tokens(out) == expected and sound(cache)
@@ -134,7 +125,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     yield Outcome("eight processes that build one cache", times, sum(together), "nothing: one builds, the others read")
     killed = [survive_a_kill(text, folder / f"kill{number}", kind, expected[kind]) for number, kind in enumerate(kinds)]
     yield Outcome("a process killed while it builds a cache", times, sum(killed), "the build; the next begins it anew")
-    for harm, words in (("flip", "a cache with a flipped bit"), ("cut", "a cache cut short")):
+    for harm, words in ((flip_a_bit, "a cache with a flipped bit"), (cut_short, "a cache cut short")):
         rebuilt = [
             is_rebuilt(text, folder / f"whole{BYTES}", harm, random.Random(number), expected[BYTES])
             for number in range(times)

@@ -17,7 +17,7 @@ MOMENTS: dict[str, tuple[str, str, Callable[[], bool]]] = {
     "an update": ("torch.optim", "AdamW.step", lambda: True),
     "a validation": ("posenc.training.accelerator", "loss_of", lambda: not torch.is_grad_enabled()),
     "a row": ("posenc.storage.csv_files", "MetricsFile.append", lambda: True),
-    "a checkpoint's writing": ("posenc.training.checkpoint_io", "_Checksum.write", lambda: True),
+    "a checkpoint's writing": ("os", "fsync", lambda: True),
     "a renaming": ("os", "replace", lambda: True),
     "the removal of an old checkpoint": ("pathlib", "Path.unlink", lambda: True),
     "a cache's building": ("tqdm", "tqdm.update", lambda: True),

@@ -20,7 +20,7 @@ AIMED = {
     "an update": (77,),
     "a validation": (2, 5),
     "a row": (9, 14),
-    "a checkpoint's writing": (3, 60),
+    "a checkpoint's writing": (15, 63),
     "a renaming": (4, 6, 7),
     "the removal of an old checkpoint": (9,),
     "the sample": (1,),

@@ -30,7 +30,7 @@ def whole(tmp_path_factory) -> Toy:
 
 def test_a_run_killed_at_chosen_and_random_moments_has_the_curve_of_one_never_killed(whole, tmp_path):
     victim = Toy(tmp_path, whole.steps)
-    moments = [("a cache's building", 1), ("a validation", 5), ("a checkpoint's writing", 60), ("a row", 9)]
+    moments = [("a cache's building", 1), ("a validation", 5), ("a checkpoint's writing", 15), ("a row", 9)]
     assert list(kills.at_moments(victim, moments)) == [moment for moment, _ in moments]
     list(kills.at_random(victim, 2, longest=2))
     assert list(kills.at_moments(victim, [("the summary", 1)])) == ["the summary"]

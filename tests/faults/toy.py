@@ -13,11 +13,8 @@ from typing import Any
 from posenc.storage.checkpoint_files import load, newest_first
 from posenc.storage.csv_files import read_csv
 from tests import warm
-from tests.conftest import ROOT, clean_environment
+from tests.conftest import ROOT, clean_environment, curve
 from tests.warm import Started
-
-CLOCK = ("seconds", "tokens_per_s", "mfu")
-"""Columns that no two runs share."""
 
 ARGUMENTS = ("experiment=smoke", "logger=csv", "trainer=cpu", "eval_every=20", "checkpoint_seconds=0")
 
@@ -70,8 +67,7 @@ class Toy:
 
     def rows(self, name: str = "smoke") -> list[dict[str, str]]:
         """metrics.csv, less what depends on the clock."""
-        rows = read_csv(self.run(name) / "metrics.csv")
-        return [{key: value for key, value in row.items() if key not in CLOCK} for row in rows]
+        return curve(self.run(name))
 
     def weights(self) -> dict[str, Any]:
         """By name, of the last checkpoint."""

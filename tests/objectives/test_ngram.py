@@ -67,10 +67,12 @@ def by_dictionaries(train: list[int], windows: list[list[int]], order: int, voca
     train=st.lists(st.integers(0, 4), min_size=1, max_size=80),
     windows=st.lists(st.lists(st.integers(0, 5), min_size=4, max_size=4), min_size=1, max_size=5),
     chunk=st.integers(1, 90),
+    dense=st.sampled_from([0, ngram.DENSE_BITS]),
 )
-def test_losses_of_all_orders_are_those_of_counts_in_dictionaries(train, windows, chunk):
+def test_losses_of_all_orders_are_those_of_counts_in_dictionaries(train, windows, chunk, dense):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram, "CHUNK", chunk)
+        patch.setattr(ngram, "DENSE_BITS", dense)
         losses = ngram_losses(np.array(train), np.array(windows), range(1, 7), vocab_size=6)
     for order, loss in losses.items():
         assert loss == pytest.approx(by_dictionaries(train, windows, order, 6), rel=1e-9)

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc.storage.checkpoint_files import newest_first, step
-from posenc.storage.csv_files import read_csv
 from posenc.storage.run_directory import HOLDER
-from tests.conftest import ROOT, clean_environment, only
+from tests.conftest import ROOT, clean_environment, curve, only
 
 START = Path(__file__).parent / "start.sh"
 MISSING = [
@@ -28,7 +27,6 @@ ON_SLURM = (
     "hydra/launcher=slurm", "hydra.launcher.gpus_per_node=null", "hydra.launcher.cpus_per_task=1",
     "hydra.launcher.partition=preemptible", "hydra.launcher.additional_parameters.signal=USR1@60",
 )  # fmt: skip
-CLOCKS = ("seconds", "tokens_per_s")
 
 
 class Cluster:
@@ -89,9 +87,7 @@ class Cluster:
 
     def curve(self, name: str, scheme: str, seed: int) -> list[dict[str, str]]:
         """The rows of a run's metrics.csv without what clocks say."""
-        run = only(self.folder / name / scheme, f"seed{seed}-*")
-        rows = read_csv(run / "metrics.csv")
-        return [{key: value for key, value in row.items() if key not in CLOCKS} for row in rows]
+        return curve(only(self.folder / name / scheme, f"seed{seed}-*"))
 
 
 def jobs_of(sweep: "subprocess.Popen[str]") -> list[str]:

@@ -49,15 +49,6 @@ def test_an_encoder_fills_blanks_and_claims_no_bits_per_byte(train, tmp_path):
     assert "must contain a _" in refused.stderr
 
 
-@pytest.mark.parametrize("scheme", ["alibi", "t5"])
-def test_a_bias_on_logits_with_linear_attention_is_refused_in_a_sentence(scheme, train, tmp_path):
-    result = train("attention=linear", f"pos={scheme}", "logger=csv")
-    assert result.returncode == 2
-    assert result.stderr.count("\n") == 1
-    assert "linear attention has none: use attention=softmax or another pos" in result.stderr
-    assert not (tmp_path / "runs").exists()
-
-
 def test_a_linear_model_comes_back_from_its_checkpoint_with_its_random_directions(train, tmp_path):
     assert train("experiment=roformer_performer_tiny", *SHORT, "pos=rope").returncode == 0
     from posenc.evaluation.load import load

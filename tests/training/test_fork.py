@@ -6,9 +6,8 @@ import pytest
 
 from posenc.config.compose import composed
 from posenc.errors import UserError
-from posenc.storage.csv_files import read_csv
 from posenc.training.run import run
-from tests.conftest import CONF, only
+from tests.conftest import CONF, curve, only
 
 STABLE = ("schedule=constant", "schedule.warmup=4", "steps=20")
 COOLED = ("schedule=wsd", "schedule.warmup=4", "schedule.cooldown=10", "steps=30")
@@ -19,12 +18,6 @@ def train(runs: Path, *overrides: str) -> Path:
     given = ("experiment=smoke", "logger=csv", "trainer=cpu", f"runs={runs}", *overrides)
     run(*composed(CONF, given))
     return only(runs, "*/*/seed*")
-
-
-def curve(directory: Path) -> list[dict[str, str]]:
-    """metrics.csv without what depends on the clock."""
-    rows = read_csv(directory / "metrics.csv")
-    return [{name: cell for name, cell in row.items() if name not in ("seconds", "tokens_per_s")} for row in rows]
 
 
 @pytest.fixture(scope="module")

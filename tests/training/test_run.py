@@ -16,16 +16,9 @@ from posenc.objectives.sampling import Sampling
 from posenc.storage.csv_files import read_csv
 from posenc.storage.metrics import COLUMNS
 from tests import warm
-from tests.conftest import ROOT, clean_environment, fresh_python, only, python
+from tests.conftest import ROOT, clean_environment, curve, fresh_python, only, python
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")
-TIMING = {"seconds", "tokens_per_s"}
-
-
-def curve(run: Path) -> list[dict[str, str]]:
-    """metrics.csv without what depends on the clock."""
-    rows = read_csv(run / "metrics.csv")
-    return [{key: value for key, value in row.items() if key not in TIMING} for row in rows]
 
 
 LEARNING = ("none", "learned", "sinusoidal_matched", "rope")
@@ -224,13 +217,6 @@ def test_a_run_s_sample_is_what_its_checkpoint_writes_and_only_the_seed_changes_
     assert sample(1, 30) != sample(2, 30)
     shown = python("-m", "posenc.sample", run, "--tokens", "30", "--seed", "1")
     assert shown.stdout == printable_lines(sample(1, 30)) + "\n"
-
-
-def test_sample_of_what_is_not_a_run_is_refused_in_a_sentence(tmp_path):
-    result = python("-m", "posenc.sample", tmp_path)
-    assert result.returncode == 2
-    assert "is not a run directory" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_a_compiled_run_is_the_same_model(train, finished, tmp_path):

@@ -81,7 +81,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from posenc.training.environment import hardware as chip
 
     hardware = build(config, "trainer")
-    device = _device(hardware.accelerator)
+    device = hardware.device
     name = f"{choices['pos']}-{choices['model']}-{device.type}"
     file = out or _unused(Path(settings.runs) / "profiles", name)
     check_writable(f"--out={file}", file.parent)
@@ -96,19 +96,6 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     _show_phases(clock, settings.batch_size * settings.context)
     _show_operations(profiler)
     print(f"\nTrace: {file}. View it in https://ui.perfetto.dev or chrome://tracing.")
-
-
-def _device(accelerator: str) -> "torch.device":
-    """The device that train.py would use."""
-    import torch
-
-    from posenc.training.accelerator import best_device
-
-    device = torch.device("cpu") if accelerator == "cpu" else best_device()
-    known = {"auto", device.type} if device.type == "cpu" else {"auto", "gpu", device.type}
-    if accelerator not in known:
-        raise UserError(f"trainer.accelerator={accelerator}: this machine has none; use auto or cpu")
-    return device
 
 
 def _unused(folder: Path, name: str) -> Path:

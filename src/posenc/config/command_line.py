@@ -41,10 +41,6 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     """Turn errors that a user can cause into one sentence and an exit code: 2 for invalid input, 1 for a failed run.
 
     After a signal the exit code is 128 plus its number: 130 for Ctrl-C, 143 for SIGTERM.
-
-    Args:
-        arguments: the command line.
-        conf: the folder of the configuration files, for suggestions.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra should raise its errors instead of printing them
     replace_unencodable()

@@ -38,12 +38,7 @@ def _name_of(default: str, path: Any) -> str:
 
 
 def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
-    """The configuration that train.py would use with these overrides, and the choice in each group.
-
-    Args:
-        conf: the folder of the configuration files.
-        overrides: as on the command line.
-    """
+    """The configuration that train.py would use with these overrides, and the choice in each group."""
     configuration = with_hydra(conf, overrides)
     return without_hydra(configuration), dict(configuration.hydra.runtime.choices)
 

@@ -54,11 +54,7 @@ OPTIONS
 
 
 def manual(conf: Path) -> str:
-    """The full text, 80 columns wide.
-
-    Args:
-        conf: the folder of the configuration files.
-    """
+    """The full text, 80 columns wide."""
     return TEXT.format(choices="\n\n".join(_groups(conf)))
 
 

@@ -48,11 +48,7 @@ GROUPS = {
 
 
 def target(group: str, name: Any) -> Callable[..., Any]:
-    """Resolve a group's `_target_` without importing or calling anything else.
-
-    Args:
-        group: with its parent groups, such as model.family.
-        name: dotted, from a configuration.
+    """Resolve the `_target_` of a group, such as model.family, without importing or calling anything else.
 
     Raises:
         UserError: if there is no such group, or the name is neither in the group's package nor declared.
@@ -86,10 +82,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
     """Call a group's `_target_` with its values, its subgroups and the supplied arguments.
 
     Args:
-        configuration: contains the group.
-        group: its name.
-        within: its parent groups, each followed by a dot.
-        supplied: further arguments.
+        within: the parent groups, each followed by a dot.
 
     Raises:
         UserError: if the target is not allowed, rejects a value, or does not fit in memory; the message names the key

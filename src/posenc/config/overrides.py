@@ -84,10 +84,6 @@ def _check_listed(override: Override) -> None:
 def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[str]]) -> None:
     """Reject unknown choices, and arguments that would call, read or write anything outside of a run.
 
-    Args:
-        arguments: the command line.
-        groups: the choices of each group.
-
     Raises:
         UserError: on the first invalid argument, before anything has been done.
     """
@@ -114,7 +110,7 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
                 known = re.fullmatch(r"\w+", choice) if key.startswith("hydra/") else choice in groups[key]
                 if not known:
                     raise UserError(not_a_choice(key, choice, groups[key]))
-        for name in _keys(key, None if override.is_sweep_override() else override.value()):
+        for name in (key, *_dotted(None if override.is_sweep_override() else override.value(), f"{key}.")):
             _check_key(name)
 
 
@@ -124,14 +120,6 @@ def not_a_choice(group: str, choice: str, choices: Collection[str]) -> str:
         f"{group}={choice} is not a choice; {nearest(choice, choices, f'{group}=')} "
         f"({group} is one of {', '.join(sorted(choices))})"
     )
-
-
-def _keys(key: str, value: Any) -> Iterator[str]:
-    """A key, and those inside its value."""
-    yield key
-    if isinstance(value, dict):
-        for inner, below in value.items():
-            yield from _keys(f"{key}.{inner}", below)
 
 
 def _check_key(key: str) -> None:
@@ -162,7 +150,7 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
     keys: dict[str, set[str]] = {}
     for group, choice in swept or list(first.items())[:1] or [("seed", "0")]:
         config = with_hydra(conf, [f"{key}={value}" for key, value in {**first, group: choice}.items()])
-        keys[f"{group}={choice}"] = set(_dotted(OmegaConf.to_container(config)))
+        keys[f"{group}={choice}"] = {key for key in _dotted(OmegaConf.to_container(config)) if "._" not in key}
     for override in overrides:
         key = override.key_or_group
         if override.is_add() or key in groups or key.startswith(("hydra/", SWEPT)):
@@ -181,18 +169,14 @@ def _dotted(tree: object, prefix: str = "") -> Iterator[str]:
     """Every key of nested dictionaries, such as optim.lr."""
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if not str(key).startswith("_"):
-                yield f"{prefix}{key}"
-                yield from _dotted(value, f"{prefix}{key}.")
+            yield f"{prefix}{key}"
+            yield from _dotted(value, f"{prefix}{key}.")
 
 
 def check_single_run(hydra: Any) -> None:
     """Check that a single run was intended: a sweep without -m would silently train only one of its runs.
 
     An experiment that sweeps only over the seed, because everything else is given, counts as a single run.
-
-    Args:
-        hydra: Hydra's configuration of the run.
 
     Raises:
         UserError: if a launcher, a sweeper, or values to sweep are given.

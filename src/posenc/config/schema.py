@@ -132,8 +132,6 @@ def _check_values(
 
     Args:
         prefix: of the keys, such as `pos.`.
-        values: by argument.
-        call: has the signature.
         others: arguments that are not among the values.
     """
     # Imported lazily, since --help and --cfg do not need it.
@@ -163,8 +161,6 @@ def _sentence(
     """The error message for the first invalid value; unknown keys come before missing ones.
 
     Args:
-        prefix: of the keys.
-        values: all values, by key.
         schemas: the JSON schema of each key.
         errors: pydantic's error types by location: a key, and a path inside its value or type.
     """

@@ -16,10 +16,7 @@ class Batches:
     """Training windows sampled uniformly from a split by a counter-based generator (Philox; Salmon et al. 2011).
 
     Args:
-        tokens: the split.
-        seed: of the generator.
         batch_size: windows per batch, over all devices.
-        window: tokens per window.
         noise_per_token: random numbers that the objective needs for each token, at most 2.
         resident: all tokens of the split on the training device, if they fit.
     """

@@ -51,12 +51,6 @@ def open_or_build(
 ) -> Tokens:
     """The tokens cached in `folder`, memory-mapped, verified on opening; they stay valid if the folder is deleted.
 
-    Args:
-        folder: the cache folder of this split.
-        fingerprint: identifies text, tokenizer and split.
-        dtype: of the tokens.
-        encode: yields the tokens in chunks.
-
     Raises:
         UserError, RunError: as `built_once`.
     """
@@ -94,15 +88,7 @@ def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
 
 
 class TokenWriter:
-    """Writes chunks of tokens to a file.
-
-    Attributes:
-        size: bytes so far.
-
-    Args:
-        dtype: of the tokens in the file.
-        encode: yields the chunks.
-    """
+    """Writes chunks of tokens to a file; `size` is the number of bytes so far."""
 
     def __init__(self, dtype: np.dtype, encode: Callable[[], Iterator[np.ndarray]]) -> None:
         self.dtype, self.encode = dtype, encode
@@ -149,7 +135,6 @@ def built_once(
     that a cache may be on a read-only file system.
 
     Args:
-        folder: the cache folder.
         read: raises UserError if the folder is missing or damaged.
         build: fills a new folder, which is then renamed.
         needed: describes the space needed; called only if the disk is full.

@@ -7,7 +7,7 @@ with END.
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,17 +57,12 @@ def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> I
 
 @dataclass(frozen=True)
 class Survey:
-    """Properties of a text that are needed to split it.
-
-    Attributes:
-        sha256: of its bytes.
-        size: in bytes.
-        mark: separator at which it is split: the end of a document, otherwise of a line, otherwise of a word.
-    """
+    """Properties of a text that are needed to split it; the size is in bytes."""
 
     sha256: str
     size: int
     mark: bytes
+    """Separator at which it is split: the end of a document, otherwise of a line, otherwise of a word."""
 
 
 class _Cut:
@@ -155,6 +150,7 @@ def _state(file: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+@dataclass
 class Hub:
     """A dataset of the Hugging Face Hub, loaded with `datasets`.
 
@@ -167,21 +163,22 @@ class Hub:
         documents: whether each row is a document; otherwise rows are concatenated.
     """
 
-    def __init__(
-        self,
-        path: str,
-        name: str | None = None,
-        revision: str | None = None,
-        field: str = "text",
-        streaming: bool = False,
-        documents: bool = True,
-    ) -> None:
-        self.path, self.name, self.revision = path, name, revision
-        self.field, self.streaming, self.end = field, streaming, END if documents else b""
+    path: str
+    name: str | None = None
+    revision: str | None = None
+    field: str = "text"
+    streaming: bool = False
+    documents: bool = True
 
     def fingerprint(self) -> str:
-        settings = {key: value for key, value in vars(self).items() if key != "streaming"}
+        settings = asdict(self) | {"end": self.end}
+        del settings["streaming"], settings["documents"]
         return digest("hub", type(self).__name__, sorted(settings.items()))
+
+    @property
+    def end(self) -> bytes:
+        """The end of a row."""
+        return END if self.documents else b""
 
     def rows(self, split: str) -> Iterator[bytes]:
         """The rows of one of the dataset's splits.
@@ -226,28 +223,17 @@ class HubSplits(Hub):
         return self.rows({"train": "train", "valid": "validation", "test": "test"}[split])
 
 
+@dataclass
 class HubHeldOut(Hub):
     """A large dataset with a single split, whose first documents are held out, so that it can be streamed.
 
     Args:
-        path, name, revision, field, streaming, documents: as in `Hub`.
         held_out: number of documents in the validation split, and in the test split.
         limit: maximum bytes of training text; None for all.
     """
 
-    def __init__(
-        self,
-        path: str,
-        name: str | None = None,
-        revision: str | None = None,
-        field: str = "text",
-        streaming: bool = False,
-        documents: bool = True,
-        held_out: PositiveInt = 4000,
-        limit: PositiveInt | None = None,
-    ) -> None:
-        super().__init__(path, name, revision, field, streaming, documents)
-        self.held_out, self.limit = held_out, limit
+    held_out: PositiveInt = 4000
+    limit: PositiveInt | None = None
 
     def stream(self, split: str) -> Iterator[bytes]:
         rows = self.rows("train")

@@ -17,9 +17,8 @@ SPLIT_NAMES = {"train": "training", "valid": "validation"}
 
 @dataclass(frozen=True)
 class Prepared:
-    """The training and validation tokens, and their tokenizer."""
+    """The training and validation tokens."""
 
-    tokenizer: Tokenizer
     train: Tokens
     valid: Tokens
 
@@ -27,21 +26,13 @@ class Prepared:
 def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, context: int, window: int) -> Prepared:
     """Open both splits; trains the tokenizer and tokenises the corpus if they are not cached.
 
-    Args:
-        cache: the root of all caches.
-        title: the name of the corpus, used in folder names.
-        context: the model's context length, for error messages.
-        window: minimum number of tokens in a split.
-
-    Raises:
-        UserError: if the corpus is unreadable, or a split is shorter than a window.
-        RunError: if the disk is full, or another I/O error occurs.
+    Args and errors as in `open_split`.
     """
     if tokenizer.trainable:
         _load_or_train(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{corpus.fingerprint()}")
     # The shorter split first: if it is too short, nothing has been written yet.
     valid, train = (open_split(corpus, tokenizer, cache, title, split, context, window) for split in ("valid", "train"))
-    return Prepared(tokenizer, train, valid)
+    return Prepared(train, valid)
 
 
 def open_split(
@@ -50,6 +41,8 @@ def open_split(
     """Open one split with a trained tokenizer; tokenises it if it is not cached.
 
     Args:
+        cache: the root of all caches.
+        title: the name of the corpus, used in folder names.
         context: the model's context length, for error messages.
         window: minimum number of tokens.
 

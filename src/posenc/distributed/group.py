@@ -106,10 +106,6 @@ def first_to_report(sentence: str, code: int) -> bool:
     """Whether this rank should print the error that ends the run: true for the first rank that calls this.
 
     For ranks started by `launch` it is false, since the parent process prints it.
-
-    Args:
-        sentence: the error message.
-        code: the exit code.
     """
     rank = this_rank()
     if rank.world_size == 1:

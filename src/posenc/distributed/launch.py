@@ -10,9 +10,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from posenc.distributed.group import LOST, REPORT, TASK
@@ -33,12 +32,7 @@ TIME_LIMIT_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
-    """Train a run with several ranks, one process each.
-
-    Args:
-        module: run by each rank, as in `python -m`.
-        world_size: number of ranks.
-        task: put into the store, plain data.
+    """Run `python -m module` as several ranks, one process each, with a task of plain data in their store.
 
     Raises:
         UserError, RunError, Stopped: the error of the ranks.
@@ -62,10 +56,13 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     ranks = range(world_size)
     commands = dict.fromkeys(ranks, ("-m", module))
     environments = {rank: {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in ranks}
-    with _handlers_restored() as before:
-        code = _exit_code(
-            start_processes("rank", sys.executable, commands, environments, DefaultLogsSpecs(os.devnull)), before
-        )
+    before = _left_to_torch()
+    try:
+        started = start_processes("rank", sys.executable, commands, environments, DefaultLogsSpecs(os.devnull))
+        code = _exit_code(started, before)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
     if code == 0:
         return
     if code < 0:  # a rank was killed; the reported error may be that torch stopped the others
@@ -79,53 +76,32 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     raise _error(sentence, code)
 
 
-def _exit_code(ranks: "PContext", before: Mapping[int, Any]) -> int:
+def _left_to_torch() -> dict[int, Any]:
+    """Tell torch which signals to handle; returns the handlers that it will replace."""
+    if threading.current_thread() is not threading.main_thread():  # handlers can only be set there
+        return {}
+    # The default action of the others ends the process.
+    ahead = [one for one in TIME_LIMIT_SIGNALS if callable(signal.getsignal(one))]
+    handled = (signal.SIGINT, signal.SIGTERM, *ahead)
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(one.name for one in handled)
+    return {one: signal.getsignal(one) or signal.SIG_DFL for one in handled}
+
+
+def _exit_code(ranks: "PContext", handled: Collection[int]) -> int:
     """Wait for the ranks, and forward signals to them; returns the exit code of the first that failed, or 0."""
     from torch.distributed.elastic.multiprocessing import SignalException
 
     try:
-        _take_signals(before)
         ended = ranks.wait(period=0.1)
     except SignalException as received:
+        for one in set(handled) - {signal.SIGINT}:  # while the ranks save the run, only Ctrl-C has an effect
+            signal.signal(one, signal.SIG_IGN)
         with suppress(SignalException):
             ranks.close(signal.SIGINT if received.sigval == signal.SIGINT else signal.SIGTERM, SAVING)
         ranks.close(signal.SIGKILL)  # after a second Ctrl-C
         return 128 + received.sigval
     assert ended is not None  # it waits without a timeout
     return next((failure.exitcode for failure in ended.failures.values()), 0)
-
-
-@contextmanager
-def _handlers_restored() -> Iterator[dict[int, Any]]:
-    """Context that restores the signal handlers, which torch replaces; yields the previous ones."""
-    taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *TIME_LIMIT_SIGNALS)
-    before: dict[int, Any] = {one: signal.getsignal(one) for one in taken}
-    try:
-        yield before
-    finally:
-        _set_handlers(before)
-
-
-def _take_signals(before: Mapping[int, Any]) -> None:
-    ahead: dict[int, Any] = {
-        one: _forward for one in TIME_LIMIT_SIGNALS if callable(before[one])
-    }  # the default action ends the process
-    _set_handlers({**before, **ahead, signal.SIGINT: _forward, signal.SIGTERM: _forward})
-
-
-def _set_handlers(handlers: Mapping[int, Any]) -> None:
-    if threading.current_thread() is threading.main_thread():  # handlers can only be set there
-        for one, handler in handlers.items():
-            if handler is not None:  # None: not installed from Python
-                signal.signal(one, handler)
-
-
-def _forward(signum: int, _: FrameType | None) -> None:
-    """Make the ranks save the run; afterwards only Ctrl-C has an effect, which ends them at once."""
-    from torch.distributed.elastic.multiprocessing import SignalException
-
-    _set_handlers(dict.fromkeys((signal.SIGTERM, *TIME_LIMIT_SIGNALS), signal.SIG_IGN))
-    raise SignalException(f"stopped by signal {signum}", signal.Signals(signum))
 
 
 def _error(sentence: str, code: int) -> BaseException:

@@ -22,6 +22,9 @@ MIN_TOKENS_PER_PAIR = 20
 CHUNK = 2**22
 """Training tokens per chunk, whose n-grams take about 100 MB."""
 
+DENSE_BITS = 20
+"""n-grams of at most this many bits are counted in an array over all of them, of 8 MB: ten times faster."""
+
 
 def frequencies(train: Ids, vocab_size: int) -> NDArray[np.float64]:
     """Token frequencies with add-one smoothing: (V,), sums to 1."""
@@ -73,7 +76,10 @@ def ngram_losses(train: Ids, windows: Ids, orders: Iterable[int], vocab_size: in
 def _interpolate(probs: NDArray[np.float64], train: Ids, queries: Keys, order: int, bits: int) -> None:
     """Turn P_{n-1} into P_n, in place, for the n-grams `queries`: (windows, targets) each."""
     token_bits = np.uint64(bits)
-    grams, counts = _count(train, np.unique(queries >> token_bits), order, bits)
+    if order * bits <= DENSE_BITS:
+        grams, counts = _count_all(train, order, bits)
+    else:
+        grams, counts = _count(train, np.unique(queries >> token_bits), order, bits)
     if not len(grams):
         return
     contexts, first = np.unique(grams >> token_bits, return_index=True)
@@ -82,6 +88,16 @@ def _interpolate(probs: NDArray[np.float64], train: Ids, queries: Keys, order: i
     total, followers = (_lookup(queries >> token_bits, contexts, values) for values in (totals, distinct))
     seen = total > 0
     probs[seen] = (count + followers * probs)[seen] / (total + followers)[seen]
+
+
+def _count_all(train: Ids, order: int, bits: int) -> tuple[Keys, NDArray[np.int64]]:
+    """The n-grams of a text, sorted, and their counts."""
+    counts = np.zeros(2 ** (order * bits), np.int64)
+    for start in range(0, len(train) - order + 1, CHUNK):
+        chunk = _pack(train[start : start + CHUNK + order - 1], order, bits)
+        counts += np.bincount(chunk.view(np.int64), minlength=len(counts))
+    grams = np.flatnonzero(counts)
+    return grams.astype(np.uint64), counts[grams]
 
 
 def _count(train: Ids, contexts: Keys, order: int, bits: int) -> tuple[Keys, NDArray[np.int64]]:

@@ -3,11 +3,8 @@
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from posenc.errors import UserError
 from posenc.storage.resource_errors import disk_errors
@@ -16,55 +13,27 @@ PARTIAL = ".partial"
 """Suffix of files that are being written."""
 
 
-@dataclass
-class PartialFile:
-    """A file that is being written.
+def atomic_write(file: Path, content: str | bytes | memoryview) -> None:
+    """Write a temporary file and rename it, also if there is a file of that name; text as UTF-8.
 
-    Attributes:
-        stream: to write to.
-        file: its final name; may be changed until the end, if the name depends on the contents.
-    """
-
-    stream: BinaryIO
-    file: Path
-
-
-@contextmanager
-def atomic_open(file: Path, size: Callable[[], int]) -> Iterator[PartialFile]:
-    """Write a temporary file and rename it to `file` at the end; it is removed on any failure.
-
-    Args:
-        file: the final path.
-        size: the bytes it needs; called only if the disk is full.
-
-    Raises:
-        RunError: if the disk is full, or another I/O error occurs.
-    """
-    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
-    with disk_errors(file, lambda: f"{size():,} bytes"):
-        try:
-            # O_EXCL: never writes through an existing file or link.
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb") as stream:
-                writing = PartialFile(stream, file)
-                yield writing
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(partial, writing.file)
-            _sync_folder(file.parent)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-
-
-def atomic_write(file: Path, content: str | bytes) -> None:
-    """Write a file atomically; text as UTF-8.
+    The temporary file is removed on any failure.
 
     Raises:
         RunError: if the disk is full, or another I/O error occurs.
     """
     data = content.encode() if isinstance(content, str) else content
-    with atomic_open(file, lambda: len(data)) as writing:
-        writing.stream.write(data)
+    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
+    with disk_errors(file, lambda: f"{len(data):,} bytes"):
+        try:
+            with partial.open("xb") as stream:  # x: never writes through an existing file or link
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(partial, file)
+            _sync_folder(file.parent)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
 
 
 def _sync_folder(folder: Path) -> None:
@@ -86,12 +55,8 @@ def clear_partial(folder: Path) -> None:
 def check_writable(what: str, folder: Path) -> None:
     """Check that a folder can be written to or created, without leaving anything behind.
 
-    Args:
-        what: its name in the error message, such as runs=here.
-        folder: need not exist.
-
     Raises:
-        UserError: if it cannot.
+        UserError: if it cannot; `what` is its name there, such as runs=here.
     """
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if _exists(path))

@@ -3,8 +3,6 @@
 import hashlib
 import re
 import warnings
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,7 @@ from posenc.errors import UserError
 KEPT = 2
 """Number of checkpoints kept: the newest, and one to fall back to."""
 
-_NAME = re.compile(r"step-\d{9}(?:-([0-9a-f]{16}))?\.ckpt")
-"""Checkpoints of earlier versions have no checksum in their name."""
+_NAME = re.compile(r"step-\d{9}-[0-9a-f]{16}\.ckpt")
 
 
 def stem(step: int) -> str:
@@ -40,25 +37,8 @@ def newest_first(folder: Path) -> list[Path]:
 
 def intact(file: Path) -> bool:
     """Whether a checkpoint matches its checksum."""
-    named = _NAME.fullmatch(file.name)
-    if named is None:
-        return False
-    if named[1] is None:
-        return _intact_zip(file)
     with file.open("rb") as stream:
-        return digits(hashlib.file_digest(stream, "sha256")) == named[1]
-
-
-def _intact_zip(file: Path) -> bool:
-    """Whether a zip file passes its internal checksums; other formats are checked when they are loaded."""
-    with file.open("rb") as stream:
-        if stream.read(2) != b"PK":
-            return True
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return archive.testzip() is None
-    except zipfile.BadZipFile:
-        return False
+        return digits(hashlib.file_digest(stream, "sha256")) == file.stem.rpartition("-")[2]
 
 
 def newest(folder: Path) -> tuple[Path | None, list[Path]]:
@@ -69,12 +49,6 @@ def newest(folder: Path) -> tuple[Path | None, list[Path]]:
             return file, damaged
         damaged.append(file)
     return None, damaged
-
-
-def set_aside(damaged: list[Path]) -> Iterator[Path]:
-    """Rename damaged checkpoints, so that they are neither used nor counted; yields the new names."""
-    for file in damaged:
-        yield file.rename(file.with_name(f"{file.name}.damaged"))
 
 
 def load(file: Path) -> dict[str, Any]:

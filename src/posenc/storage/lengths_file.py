@@ -24,7 +24,7 @@ class LengthResult:
     Attributes:
         times: the length as a multiple of the training length.
         length: tokens per window.
-        windows: number of windows; 0 if it was not evaluated.
+        windows: 0 if it was not evaluated.
         nats_per_token, bits_per_byte: mean over all windows; None if it was not evaluated.
         edges: of the position buckets, in tokens from the start of a window: bucket i contains the predictions from
             position edges[i] up to, not including, edges[i + 1]. The last edge is the length.

@@ -11,9 +11,6 @@ class Metric:
     Attributes:
         name: its column in metrics.csv or table.csv, and its key in W&B.
         title: its name in tables and on axes.
-        unit: empty if it has none.
-        definition: what it is.
-        measured: how it is measured.
         digits: decimals shown in tables.
         share: whether it is between 0 and 1.
     """

@@ -74,12 +74,7 @@ def read_mapping(file: Path) -> dict[str, Any]:
 
 
 def check_types(file: Path, content: Any, expected: Any) -> None:
-    """Check the contents of a file.
-
-    Args:
-        file: for the error message.
-        content: plain data.
-        expected: its type, such as a TypedDict; other keys are ignored.
+    """Check the plain data in a file against a type, such as a TypedDict; other keys are ignored.
 
     Raises:
         UserError: names the first key that is missing or has the wrong type.

@@ -51,7 +51,6 @@ def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
     """Context for writing a file or folder: reports I/O errors, such as those of a full or read-only disk.
 
     Args:
-        file: the file or folder.
         needed: describes the space needed; called only if the disk is full.
 
     Raises:

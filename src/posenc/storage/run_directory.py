@@ -30,17 +30,11 @@ FAILED_JOBS = "failed_jobs.jsonl"
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """A run directory: config.yaml, metrics.csv, attention.csv, summary.json, checkpoints/, sample.txt, wandb/.
-
-    Attributes:
-        path: of the directory.
-        name: the experiment.
-        scheme: the position scheme.
-        seed: of the run.
-    """
+    """A run directory: config.yaml, metrics.csv, attention.csv, summary.json, checkpoints/, sample.txt, wandb/."""
 
     path: Path
     name: str
+    """The experiment."""
     scheme: str
     seed: int
 
@@ -108,11 +102,7 @@ class RunDirectory:
         atomic_write(self.path / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(dict(config))))
 
     def run_id(self, given: str | None = None) -> str:
-        """A unique id, generated once and stored, so that a resumed run keeps it.
-
-        Args:
-            given: an id that replaces the stored one.
-        """
+        """A unique id, generated once and stored, so that a resumed run keeps it; a given one replaces it."""
         file = self.path / "run_id.txt"
         if given or not file.exists():
             atomic_write(file, (given or secrets.token_hex(6)) + "\n")
@@ -123,11 +113,7 @@ class RunDirectory:
 
 
 def find_run(cfg: DictConfig) -> Path | None:
-    """The existing run directory of a configuration; None if there is none.
-
-    Args:
-        cfg: as composed for a job, with Hydra's part.
-    """
+    """The existing run directory of a configuration with Hydra's part; None if there is none."""
     wanted = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(wanted, dict)
     wanted.pop("hydra")

@@ -53,13 +53,7 @@ def failures_recorded() -> Iterator[None]:
 
 
 def record_failure(job: str, error: str, folder: Path) -> None:
-    """Print and record that a job failed.
-
-    Args:
-        job: its name.
-        error: one sentence.
-        folder: of the sweep; used if the environment variable FAILURES_FILE is not set.
-    """
+    """Print and record that a job failed: in the file that FAILURES_FILE names, or in the sweep's folder."""
     print(f"{job} failed: {error}", file=sys.stderr, flush=True)
     file = Path(os.environ.get(FAILURES_FILE) or folder / FAILED_JOBS)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -68,11 +62,7 @@ def record_failure(job: str, error: str, folder: Path) -> None:
 
 
 def progress(cfg: DictConfig) -> str:
-    """Description of a job's progress.
-
-    Args:
-        cfg: as composed for the job, with Hydra's part.
-    """
+    """Description of the progress of a job, given by its configuration with Hydra's part."""
     run = find_run(cfg)
     if run is None:
         return "its run had not started"

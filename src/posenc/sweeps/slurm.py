@@ -35,11 +35,7 @@ class JobState:
 
 
 def job_states(jobs: Iterable[str]) -> dict[str, JobState] | None:
-    """The state of each job; None if SLURM does not respond.
-
-    Args:
-        jobs: ids, such as 12, or 12_3 in an array.
-    """
+    """The state of each job by its id, such as 12, or 12_3 in an array; None if SLURM does not respond."""
     jobs = list(jobs)
     arrays = ",".join(sorted({job.partition("_")[0] for job in jobs}))
     result = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays}", "--format=%i|%T|%N")

@@ -54,15 +54,16 @@ class Hardware:
     cuda_graphs: bool = False
 
     def __post_init__(self) -> None:
-        available = {
-            "cuda": torch.cuda.is_available(),
-            "mps": torch.backends.mps.is_available(),
-            "gpu": torch.cuda.is_available() or torch.backends.mps.is_available(),
-        }
-        if not available.get(self.accelerator, True):
+        best = best_device()
+        if self.accelerator not in ("auto", "cpu") and (best.type == "cpu" or self.device != best):
             raise ValueError(f"accelerator={self.accelerator}: this machine has none; use auto or cpu")
-        if self.cuda_graphs and not (self.compiles() and self._may_use_cuda()):
+        if self.cuda_graphs and not (self.compiles() and self.device.type == "cuda"):
             raise ValueError("cuda_graphs=True needs a compiled model on a CUDA GPU")
+
+    @property
+    def device(self) -> torch.device:
+        """The type of device in use."""
+        return best_device() if self.accelerator in ("auto", "gpu") else torch.device(self.accelerator)
 
     def world_size(self) -> int:
         """The number of ranks, with one device each.
@@ -94,14 +95,8 @@ class Hardware:
         return model
 
     def for_run(self, steps: int, tokens: int, parameters: int) -> Self:
-        """Resolve compile="auto" for a run, and print the choice.
-
-        Args:
-            steps: of the run.
-            tokens: per step and device.
-            parameters: of the model.
-        """
-        if self.compile != "auto" or self.cuda_graphs or not self._may_use_cuda():
+        """Resolve compile="auto" for a run, and print the choice. `tokens` is per step and device."""
+        if self.compile != "auto" or self.cuda_graphs or self.device.type != "cuda":
             return self
         seconds = steps * max(MIN_STEP_SECONDS, 6 * tokens * parameters / UNCOMPILED_FLOPS)
         pays_off = seconds >= MIN_SECONDS_TO_COMPILE
@@ -111,14 +106,11 @@ class Hardware:
 
     def compiles(self) -> bool:
         """Whether model and loss are compiled."""
-        return self._may_use_cuda() if self.compile == "auto" else self.compile
-
-    def _may_use_cuda(self) -> bool:
-        return self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+        return self.device.type == "cuda" if self.compile == "auto" else self.compile
 
     def compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The function, compiled if compilation is enabled: one graph per input shape."""
-        if self._may_use_cuda() and self.chosen_precision() == "bf16-mixed":
+        if self.device.type == "cuda" and self.chosen_precision() == "bf16-mixed":
             # Linear attention disables autocast. TF32 is still more precise than bf16, and many times faster than fp32,
             # about which the compiler would warn.
             torch.set_float32_matmul_precision("high")
@@ -140,10 +132,7 @@ class Hardware:
         """The precision in use: "32-true" or "bf16-mixed"."""
         if self.precision != "auto":
             return self.precision
-        on_gpu = self.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
-        on_mps = self.accelerator in ("auto", "gpu", "mps") and torch.backends.mps.is_available()
-        fast = ampere_or_later() if on_gpu else not on_mps and cpu_multiplies_bf16()
-        return "bf16-mixed" if fast else "32-true"
+        return "bf16-mixed" if multiplies_bf16(self.device) else "32-true"
 
 
 @dataclass(frozen=True)
@@ -189,7 +178,7 @@ class DataParallel(Hardware):
     def _local_world_size(self) -> int:
         if self.devices != "auto":
             return self.devices
-        return torch.cuda.device_count() if self._may_use_cuda() else 1
+        return torch.cuda.device_count() if self.device.type == "cuda" else 1
 
     def trainer_kwargs(self) -> dict[str, Any]:
         """The devices, strategy and plugins of Lightning's Trainer."""
@@ -247,18 +236,17 @@ class FullySharded(DataParallel):
 
 
 def best_device() -> torch.device:
-    """The machine's accelerator if it has one, otherwise the CPU."""
-    return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    """The machine's GPU if it has one, otherwise the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def ampere_or_later() -> bool:
-    """Whether the GPU has bf16 tensor cores (compute capability 8.0 and up)."""
-    return torch.cuda.get_device_capability() >= (8, 0)
-
-
-def cpu_multiplies_bf16() -> bool:
-    """Whether the CPU has bf16 matmul instructions (AVX512-BF16 or AMX)."""
-    capabilities = torch.cpu.get_capabilities()
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether a device has bf16 matmul instructions: compute capability 8.0, AVX512-BF16 or AMX."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability() >= (8, 0)
+    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 

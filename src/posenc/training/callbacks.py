@@ -1,4 +1,4 @@
-"""Lightning callbacks: checkpoints, stopping at a signal, the progress bar.
+"""Lightning callbacks: checkpoints, also at a signal, and the progress bar.
 
 `MetricsWriter` (metrics_writer.py) precedes them in the list of callbacks, so that the rows of a step are on disk, or
 pending in the checkpoint, when they run.
@@ -23,16 +23,9 @@ from posenc.training.timer import CHECKPOINTS, Timer
 
 
 class Checkpoint(Callback):
-    """Saves after validations if enough time has passed, and at the end; keeps the last two.
+    """Saves after validations, at least `seconds` apart, at a signal, and at the end; keeps the last two.
 
     If a logger needs it, the checkpoint with the lowest validation loss is also kept.
-
-    Args:
-        directory: the run directory.
-        seconds: minimum time between checkpoints.
-        metrics: its rows are synced to disk first.
-        signals: deferred while a checkpoint is written.
-        timer: records the time spent.
     """
 
     def __init__(
@@ -54,16 +47,26 @@ class Checkpoint(Callback):
         last = trainer.global_step == pl_module.steps
         validated = self.metrics.just_validated(trainer.global_step)
         if last or (validated and self._due(trainer)):
-            self.save(trainer, pl_module)
+            self._save(trainer, pl_module)
         if validated:
             self._keep_best(trainer, pl_module)
+        if self.signals.asked is not None:
+            self._stop(trainer, pl_module)
 
-    def save(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save the current step unless it is already saved; all ranks must call this.
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
+        self.signals.agree(lambda signum: max_over_ranks(signum, trainer))
+        self.signals.end_training()
 
-        Raises:
-            RunError: if the loss or the gradient is NaN or infinite.
-        """
+    def _stop(self, trainer: Trainer, pl_module: Any) -> None:
+        """Save the step, and stop the run."""
+        self._save(trainer, pl_module)
+        # Other ranks may not see the file yet.
+        file = next(iter(checkpoint_files.newest_first(self.folder)), self.folder)
+        step = f"step {trainer.global_step} of {pl_module.steps}"
+        self.signals.stop(f"{step} is saved in {file}; the same command resumes from there")
+
+    def _save(self, trainer: Trainer, pl_module: Any) -> None:
+        """Save the current step unless it is already saved; all ranks must call this."""
         if self._step != trainer.global_step:
             self._write(trainer, pl_module, self.folder, checkpoint_files.KEPT)
             self._step, self._saved = trainer.global_step, time.monotonic()
@@ -89,33 +92,8 @@ class Checkpoint(Callback):
         return trainer.strategy.broadcast(time.monotonic() - self._saved >= self.seconds)
 
 
-class StopOnSignal(Callback):
-    """After a signal, saves the step and stops the run."""
-
-    def __init__(self, signals: Signals, checkpoint: Checkpoint) -> None:
-        self.signals, self.checkpoint = signals, checkpoint
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
-        if self.signals.asked is None:
-            return
-        self.checkpoint.save(trainer, pl_module)
-        # Other ranks may not see the file yet.
-        file = next(iter(checkpoint_files.newest_first(self.checkpoint.folder)), self.checkpoint.folder)
-        step = f"step {trainer.global_step} of {pl_module.steps}"
-        self.signals.stop(f"{step} is saved in {file}; the same command resumes from there")
-
-    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
-        self.signals.agree(lambda signum: max_over_ranks(signum, trainer))
-        self.signals.end_training()
-
-
 class ProgressBar(Callback):
-    """A bar with loss, speed and time left on a terminal; otherwise a plain line per validation.
-
-    Args:
-        title: of the bar.
-        steps: total number of updates.
-    """
+    """A bar with loss, speed and time left on a terminal; otherwise a plain line per validation."""
 
     def __init__(self, title: str, steps: int) -> None:
         self.title, self.steps = title, steps

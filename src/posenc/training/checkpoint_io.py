@@ -1,10 +1,10 @@
 """Writing and reading checkpoints."""
 
-import hashlib
-import sys
 from collections.abc import Mapping
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
@@ -12,9 +12,8 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from posenc.config.schema import NOT_IN_IDENTITY
 from posenc.errors import UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.atomic import atomic_open
+from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import leaves
-from posenc.storage.run_directory import RunDirectory
 
 ADDED_KEYS = ("choices", "precision")
 """Keys that `run` adds to a configuration and that may differ; it also adds `text`, which is compared."""
@@ -29,16 +28,10 @@ class CheckpointIO(TorchCheckpointIO):
         Raises:
             RunError: if the disk is full.
         """
-        file = Path(path)
-        with atomic_open(file.with_suffix(".ckpt"), lambda: _size(checkpoint)) as writing:
-            stream = _Checksum(writing.stream)
-            try:
-                torch.save(checkpoint, stream)  # type: ignore[arg-type]  # it needs only `write` and `flush`
-            except RuntimeError:
-                if stream.error is None:
-                    raise
-                raise stream.error from None
-            writing.file = file.with_name(f"{file.name}-{checkpoint_files.digits(stream.checksum)}.ckpt")
+        content = BytesIO()
+        torch.save(checkpoint, content)
+        data, file = content.getbuffer(), Path(path)
+        atomic_write(file.with_name(f"{file.name}-{checkpoint_files.digits(sha256(data))}.ckpt"), data)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:  # noqa: ARG002
         """
@@ -65,55 +58,3 @@ def check_configuration(checkpoint: Mapping[str, Any], configuration: Mapping[st
 def _compared(configuration: Mapping[str, Any]) -> dict[str, Any]:
     apart = {*NOT_IN_IDENTITY, *ADDED_KEYS}
     return dict(leaves({key: value for key, value in configuration.items() if key not in apart}))
-
-
-class _Checksum:
-    """A stream that computes a checksum of what is written to it.
-
-    Attributes:
-        error: why a write failed, which torch's own error does not say.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.stream, self.checksum = stream, hashlib.sha256()
-        self.error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        self.checksum.update(data)
-        try:
-            return self.stream.write(data)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def flush(self) -> None:
-        self.stream.flush()
-
-
-class _Length:
-    """A stream that only counts bytes."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def write(self, data: Any) -> int:
-        self.bytes += memoryview(data).nbytes
-        return memoryview(data).nbytes
-
-    def flush(self) -> None:
-        pass
-
-
-def _size(checkpoint: Mapping[str, Any]) -> int:
-    length = _Length()
-    torch.save(checkpoint, length)  # type: ignore[arg-type]  # it needs only `write` and `flush`
-    return length.bytes
-
-
-def newest_intact(directory: RunDirectory) -> Path | None:
-    """The checkpoint to resume from, or None; newer ones that are damaged are set aside with a warning."""
-    newest, damaged = checkpoint_files.newest(directory.checkpoints)
-    for aside in checkpoint_files.set_aside(damaged):
-        instead = f"using the previous one, {newest.name}" if newest else "starting from scratch"
-        print(f"{aside} is damaged (its checksum does not match); {instead}.", file=sys.stderr, flush=True)
-    return newest

@@ -4,25 +4,22 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from posenc.config.instantiate import build, build_model
-from posenc.training.imports import gc_paused
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from posenc.data.batches import Batches
-    from posenc.data.corpora import Corpus
-    from posenc.data.prepare import Prepared
-    from posenc.data.tokenizers import Tokenizer
-    from posenc.model import Transformer
-    from posenc.objectives.objective import Objective
-    from posenc.training.accelerator import Hardware
-    from posenc.training.optim import Optimizer
-    from posenc.training.schedule import Schedule
-    from posenc.training.step import TrainingStep
+from posenc.data.batches import Batches, validation_noise, validation_windows
+from posenc.data.corpora import Corpus
+from posenc.data.prepare import Prepared, prepare
+from posenc.data.tokenizers import Tokenizer
+from posenc.model import Transformer
+from posenc.objectives.objective import Objective, loss_of
+from posenc.training.accelerator import Hardware, keep_freed_memory
+from posenc.training.optim import Optimizer
+from posenc.training.schedule import Schedule
+from posenc.training.step import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -30,11 +27,11 @@ class Experiment:
     """The hardware-independent part of a run. The model is on the CPU, with the initial weights of its seed."""
 
     config: Mapping[str, Any]
-    optim: "Optimizer"
-    schedule: "Schedule"
-    tokenizer: "Tokenizer"
-    objective: "Objective"
-    model: "Transformer"
+    optim: Optimizer
+    schedule: Schedule
+    tokenizer: Tokenizer
+    objective: Objective
+    model: Transformer
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Experiment":
@@ -56,49 +53,38 @@ class Experiment:
         """The model's number of parameters."""
         return sum(weight.numel() for weight in self.model.parameters())
 
-    def prepare(self, corpus: "Corpus", name: str) -> "Prepared":
+    def prepare(self, corpus: Corpus, name: str) -> Prepared:
         """The tokens of a corpus, from the cache or newly tokenised; `name` is its choice in conf/data.
 
         Raises:
             UserError: if the corpus cannot be used.
         """
-        with gc_paused():
-            from posenc.data.prepare import prepare
-
         return prepare(corpus, self.tokenizer, Path(self.config["cache"]), name, self.config["context"], self.window)
 
-    def batches(self, prepared: "Prepared") -> "Batches":
+    def batches(self, prepared: Prepared) -> Batches:
         """The training batches; batch k belongs to step k."""
-        from posenc.data.batches import Batches
-
         seed, size = self.config["seed"], self.config["batch_size"]
         return Batches(prepared.train, seed, size, self.window, self.objective.noise_per_token)
 
-    def validation(self, prepared: "Prepared") -> "tuple[Tensor, tuple[Tensor, Tensor]]":
+    def validation(self, prepared: Prepared) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """The fixed validation windows, (N, window), and their inputs and targets, (N, T) each."""
-        from posenc.data.batches import validation_noise, validation_windows
-
         windows = validation_windows(prepared.valid, self.config["eval_windows"], self.window)
         noise = validation_noise(prepared.valid, windows, self.objective.noise_per_token)
         return windows, self.objective.inputs_and_targets(windows, noise)
 
     def training_step(
         self,
-        hardware: "Hardware",
-        device: "torch.device",
+        hardware: Hardware,
+        device: torch.device,
         phase: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
-    ) -> "TrainingStep":
+    ) -> TrainingStep:
         """The same step as in training, on one device and without Lightning; `phase` as in `TrainingStep`."""
-        from posenc.objectives.objective import loss_of
-        from posenc.training.accelerator import keep_freed_memory
-        from posenc.training.step import TrainingStep
-
         if device.type == "cpu":
             keep_freed_memory()
         model = self.model.to(device)
         compiled = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
-        def loss(inputs: "Tensor", targets: "Tensor") -> "Tensor":
+        def loss(inputs: Tensor, targets: Tensor) -> Tensor:
             model.scheme.at_step(step.lr_scheduler.last_epoch)
             return compiled(inputs, targets)
 

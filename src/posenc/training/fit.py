@@ -1,6 +1,7 @@
 """One run from its prepared text to its summary."""
 
 import math
+import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -11,15 +12,14 @@ from posenc.config.schema import Settings
 from posenc.data.prepare import Prepared
 from posenc.distributed import broadcast, this_rank
 from posenc.objectives.sampling import Sampling
+from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
-from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
 from posenc.training import environment
 from posenc.training.accelerator import Hardware
 from posenc.training.attention_probe import AttentionProbe
-from posenc.training.callbacks import Checkpoint, ProgressBar, StopOnSignal
-from posenc.training.checkpoint_io import newest_intact
+from posenc.training.callbacks import Checkpoint, ProgressBar
 from posenc.training.efficiency import peak_memory, reset_peak_memory
 from posenc.training.experiment import Experiment
 from posenc.training.fork import Fork
@@ -34,14 +34,6 @@ Summary = dict[str, Any]
 
 class TrainingRun:
     """A run that is ready to start; nothing has been written yet.
-
-    Args:
-        experiment, prepared: the model, and the tokens it is trained on.
-        settings: length of the run and intervals between measurements.
-        directory: the run directory, written by rank 0.
-        hardware: device, precision and compilation.
-        signals: may stop the run.
-        timer: started at the start of the run.
 
     Raises:
         UserError: if this machine lacks the device asked for, or `fork_from` is not a run to begin from.
@@ -60,16 +52,15 @@ class TrainingRun:
         self.experiment, self.prepared, self.settings = experiment, prepared, settings
         self.directory, self.timer = directory, timer
         self.fork = None
-        if settings.fork_from and this_rank().is_zero and not newest_first(directory.checkpoints):
+        if settings.fork_from and this_rank().is_zero and not checkpoint_files.newest_first(directory.checkpoints):
             self.fork = Fork.of(Path(settings.fork_from), experiment)
         self.windows, self.validation = experiment.validation(prepared)
         bar = ProgressBar(f"{directory.scheme}, seed {settings.seed}", settings.steps)
         probe = AttentionProbe(self.windows, settings.context)
         self.metrics = MetricsWriter(directory, settings, probe, timer, signals, bar.show)
         checkpoint = Checkpoint(directory, settings.checkpoint_seconds, self.metrics, signals, timer)
-        callbacks = [self.metrics, checkpoint, StopOnSignal(signals, checkpoint), bar]
         self.parameters = experiment.parameters()
-        self.trainer = build_trainer(hardware, directory, settings.steps, callbacks)
+        self.trainer = build_trainer(hardware, directory, settings.steps, [self.metrics, checkpoint, bar])
         self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
 
     @property
@@ -170,5 +161,10 @@ class TrainingRun:
 
 
 def _newest(directory: RunDirectory) -> str | None:
-    file = newest_intact(directory)
-    return None if file is None else str(file)
+    """The checkpoint to resume from, or None; newer ones that are damaged are set aside with a warning."""
+    newest, damaged = checkpoint_files.newest(directory.checkpoints)
+    for file in damaged:
+        aside = file.rename(f"{file}.damaged")
+        instead = f"using the previous one, {newest.name}" if newest else "starting from scratch"
+        print(f"{aside} is damaged (its checksum does not match); {instead}.", file=sys.stderr, flush=True)
+    return None if newest is None else str(newest)

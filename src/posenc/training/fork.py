@@ -31,13 +31,7 @@ class _Length(TypedDict):
 
 @dataclass(frozen=True)
 class Fork:
-    """The latest checkpoint of another run that is bitwise equal to the new run's state at that step.
-
-    Attributes:
-        source: the other run's directory.
-        file: its checkpoint.
-        checkpoint: the contents of the file.
-    """
+    """The latest checkpoint of another run that is bitwise equal to the new run's state at that step."""
 
     source: Path
     file: Path

@@ -23,8 +23,6 @@ class ShardedLoss:
     Not an nn.Module, since the model's weights must not be registered twice.
 
     Args:
-        model: sharded layer by layer.
-        device: of this rank.
         compiled: compiles a layer's forward, if compilation is enabled.
     """
 

@@ -33,10 +33,6 @@ class MetricsWriter(Callback):
         mfu_per_token: model FLOPs utilisation at one token per second; None if the devices' peak is unknown.
 
     Args:
-        directory: the run directory.
-        settings: intervals between rows, validations and probes.
-        probe: measures the attention heads.
-        timer: records the time spent in each phase.
         signals: may postpone a validation until the run is resumed.
         show: called with each row as it is written.
     """

@@ -22,11 +22,8 @@ class LanguageModel(LightningModule):
     """Steps, batches and optimiser of a run.
 
     Args:
-        experiment: model, objective, optimiser and schedule; its configuration is saved in every checkpoint.
-        batches: training batches; batch k belongs to step k, also after a resume.
+        batches: batch k belongs to step k, also after a resume.
         validation: inputs and targets, (windows, T) each.
-        hardware: compiles and shards the model if requested.
-        timer: records the time spent compiling and waiting for batches.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ from posenc.errors import UserError
 from posenc.storage.atomic import check_writable
 from posenc.storage.resource_errors import resource_errors
 from posenc.storage.run_directory import RunDirectory
-from posenc.training.experiment import Experiment
 from posenc.training.imports import freeze_imports, gc_paused
 from posenc.training.signals import Signals
 from posenc.training.timer import Timer
@@ -27,7 +26,6 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
     """Train or resume a run, or print its result if it is finished.
 
     Args:
-        cfg: the composed configuration.
         choices: the choice of each configuration group; those of `pos` and `data` name folders.
 
     Returns:
@@ -95,6 +93,8 @@ def _train(
     signals: Signals,
 ) -> dict[str, Any]:
     timer = Timer()
+    with gc_paused():
+        from posenc.training.experiment import Experiment
     experiment = Experiment.of(config)
     # Before importing Lightning, which takes seconds, so that errors in the text are reported immediately.
     with rank_zero_first():

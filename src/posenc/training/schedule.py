@@ -27,11 +27,7 @@ def steps_of(span: Span, steps: int) -> int:
 
 @dataclass(frozen=True)
 class Constant:
-    """Linear warm-up, then a constant learning rate.
-
-    Args:
-        warmup: a fraction of the steps, or a number of steps.
-    """
+    """Linear warm-up, then a constant learning rate."""
 
     warmup: Span = 0.0
 
@@ -41,14 +37,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class _Decaying(Constant):
-    """A schedule that ends below its peak.
-
-    Args:
-        warmup: as in `Constant`.
-        min_lr_ratio: final learning rate as a fraction of the peak.
-    """
+    """A schedule that ends below its peak."""
 
     min_lr_ratio: Fraction = 0.1
+    """Final learning rate as a fraction of the peak."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +60,6 @@ class WSD(_Decaying):
     """Warm-up, stable, decay (Hu et al. 2024, MiniCPM): a linear cool-down over the last steps.
 
     With the warm-up in steps, runs of different lengths are the same run, to the bit, until the shorter one cools down.
-
-    Args:
-        cooldown: the decay at the end of the run: a fraction of the steps, or a number of steps.
     """
 
     cooldown: Span = 0.2

@@ -31,13 +31,10 @@ class Signals:
 
     SIGINT and SIGTERM are handled, and SIGUSR1 and SIGUSR2 if they have a handler. The previous handler of a signal is
     called afterwards: that of the cluster launcher requeues the job.
-
-    Attributes:
-        received: the first signal, None if there has been none.
     """
 
     def __init__(self) -> None:
-        self.received: int | None = None
+        self.received: int | None = None  # the first signal
         self._before: dict[int, Any] = {}
         self._training = self._multi_rank = False
         self._agreed: int | None = None
@@ -55,8 +52,7 @@ class Signals:
     def agree(self, largest: Callable[[int], int]) -> None:
         """Make all ranks stop if one of them has received a signal; all ranks must call this.
 
-        Args:
-            largest: all-reduce with max.
+        `largest` all-reduces with max.
         """
         if self._multi_rank:
             self._agreed = largest(self.received or 0) or None
@@ -109,10 +105,7 @@ class Signals:
                 signal.setitimer(signal.ITIMER_REAL, self._grace(self.received))
 
     def stop(self, reason: str) -> None:
-        """Stop the process.
-
-        Args:
-            reason: what has been saved and where, and how to resume.
+        """Stop the process; the reason says what has been saved and where, and how to resume.
 
         Raises:
             Stopped: always, unless the previous handler of the signal raises something else.

@@ -22,9 +22,6 @@ class TrainingStep:
     In a run Lightning calls the same parts in the same order; a test checks that the two are bitwise equal.
 
     Args:
-        model: the model.
-        loss: its loss function.
-        optim, schedule: optimiser and learning-rate schedule.
         steps: length of the schedule.
         autocast: device type ("cpu", "cuda") for bf16 autocast; None for fp32.
         phase: context manager around each of PHASES, for timing.

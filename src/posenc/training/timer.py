@@ -14,13 +14,10 @@ class Timer:
 
     GPU work is asynchronous: a phase must synchronise the device before it ends, as the rows of metrics.csv and the
     validations do.
-
-    Attributes:
-        seconds: spent in each completed phase.
     """
 
     def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.seconds: defaultdict[str, float] = defaultdict(float)  # of each completed phase
         self._phase, self._since = START, time.perf_counter()
 
     def enter(self, phase: str) -> str:
