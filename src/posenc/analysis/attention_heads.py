@@ -27,12 +27,7 @@ DROPPED = 0.1
 
 @dataclass(frozen=True)
 class NGramBaseline:
-    """The n-gram model at which a model without positions plateaus.
-
-    Attributes:
-        loss: nats per token.
-        name: of the n-gram model.
-    """
+    """The n-gram model at which a model without positions plateaus, and its loss in nats per token."""
 
     loss: float
     name: str
@@ -43,7 +38,6 @@ class SchemeHeads:
     """The heads of one scheme.
 
     Attributes:
-        scheme: its name.
         formed: steps to its first previous-token head.
         dropped: steps to a loss of DROPPED below the n-gram baseline; None if that is unknown.
         scores: of the best head, at the end.
@@ -61,7 +55,6 @@ class HeadAnalysis:
 
     Attributes:
         rows: one per scheme, sorted by when the first head forms.
-        ngram: the n-gram baseline; None if unknown.
         runs, both, neither: number of runs in total, with a head and a drop of the loss, and with neither.
         correlation: rank correlation of the two steps over the runs with both; None if it is not defined.
         heads: every head of one run per scheme at its end: scheme, layer, head and its attention by distance.

@@ -33,17 +33,12 @@ class Panel:
 
     Attributes:
         setting: the values that distinguish this panel, empty if there is only one.
-        baseline: the scheme that the others are compared with.
         budget: number of steps compared.
         provisional: whether that is less than the full length of the runs.
         arms: the schemes, lowest loss first.
         tuned: whether a search chose the hyperparameters of each scheme, so that best is compared with best.
         one_machine: whether seconds are comparable.
         notices: warnings for the reader, one sentence each.
-        ngram: the n-gram baseline; None if unknown.
-        heads: the attention heads; None if they were not measured.
-        extrapolation: results in longer windows; None if there are none.
-        reproduction: the comparison with the paper's figure that these runs reproduce, if any.
     """
 
     setting: Mapping[str, Any]
@@ -76,12 +71,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The full analysis of a sweep, rendered by `posenc.report`.
-
-    Attributes:
-        sweep: the runs.
-        panels: one per setting.
-    """
+    """The full analysis of a sweep, one panel per setting; rendered by `posenc.report`."""
 
     sweep: Sweep
     panels: tuple[Panel, ...]
@@ -106,7 +96,6 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
     """Analyse a sweep.
 
     Args:
-        sweep: the runs.
         baseline: the scheme that the others are compared with; by default BASELINE, if it is there.
         busy: whether the machine did other work during the runs, so that their seconds are not comparable.
 

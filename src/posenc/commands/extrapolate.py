@@ -39,7 +39,6 @@ def extrapolate(folder: Path, again: bool = False, cache: Path = CACHE) -> None:
 
     Args:
         folder: runs/<experiment>; may be untrusted.
-        again: whether to evaluate runs again that have been evaluated before.
         cache: the root of all caches; not taken from the runs' configurations, which may be untrusted.
 
     Raises:

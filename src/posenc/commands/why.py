@@ -32,12 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
     """Add the losses with masked offsets of each finished run without an intervention to ablation.csv.
 
-    Its columns are those of the run's key, the masked offset, 0 for none, and the loss.
-
-    Args:
-        study: its existing rows are kept.
-        folders: contain the runs, with their checkpoints.
-        cache: token cache.
+    Its columns are those of the run's key, the masked offset, 0 for none, and the loss; existing rows are kept.
     """
     from posenc.analysis.results import BACKBONE, KEY_COLUMNS
     from posenc.evaluation.ablation import losses_without

@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model.
-
-    Attributes:
-        model: with the weights of the last checkpoint, on the CPU.
-        objective: of the run.
-        tokenizer: of the run.
-        config: the full configuration.
-    """
+    """A trained model with the weights of its last checkpoint, on the CPU, and the full configuration of its run."""
 
     model: "Transformer"
     objective: "Objective"
@@ -36,11 +29,7 @@ class Trained:
 
 
 def newest(paths: Sequence[Path]) -> Path:
-    """The most recently started run directory among these paths and inside them; prints it if there are several.
-
-    Args:
-        paths: run directories, such as the expansion of runs/kjv_tiny/rope/seed0-*, or parent folders.
-    """
+    """The most recently started run directory among these paths and inside them; prints it if there are several."""
     files = [file for path in paths for file in (path / "config.yaml", *path.glob("**/seed*/config.yaml"))]
     found = [file for file in files if file.exists()]
     if not found:

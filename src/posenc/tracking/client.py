@@ -100,10 +100,6 @@ def reach(wandb: Any, timeout: float) -> None:
 def ping(url: str, timeout: float) -> None:
     """Check that a server responds, with any status.
 
-    Args:
-        url: of the server.
-        timeout: seconds to wait.
-
     Raises:
         OSError: if it does not respond in time.
     """

@@ -37,9 +37,7 @@ class WeightsAndBiases(Logger):
         mode: online or offline.
         directory: the run directory, with the curve so far.
         settings: arguments of `wandb.init`.
-        timeout: seconds to wait for the server.
-        upload: seconds to wait for the upload at the end.
-        artifact: whether to also upload the last and best checkpoints and the curves.
+        timeout, upload, artifact: as in `loggers.weights_and_biases`.
     """
 
     def __init__(
