@@ -9,10 +9,7 @@ from typing import Any
 from posenc.analysis.runs import AXES, MEASURES, Run, run_of, sort_out
 from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError, first_line
-from posenc.tracking.client import from_wandb, load, reach, shut_down, within
-
-TIMEOUT = 60.0
-"""Default seconds to wait for the server."""
+from posenc.tracking.client import TIMEOUT, from_wandb, load, reach, shut_down, within
 
 _SUMMARY = (
     "parameters",

@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from posenc.analysis.wandb_runs import TIMEOUT, parse_source, public_api, read_group, wandb_errors
+from posenc.analysis.wandb_runs import parse_source, public_api, read_group, wandb_errors
 from posenc.config.command_line import one_sentence_errors
-from posenc.tracking.client import within
+from posenc.tracking.client import TIMEOUT, within
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Loads the model of a finished run."""
+"""Loads a finished run: its model, and its validation text."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from posenc.storage.reading import read_mapping
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from posenc.data.cache import Tokens
     from posenc.data.tokenizers import Tokenizer
     from posenc.model import Transformer
     from posenc.objectives.objective import Objective
@@ -26,6 +27,25 @@ class Trained:
     objective: "Objective"
     tokenizer: "Tokenizer"
     config: dict[str, Any]
+
+    def validation_text(self, cache: Path) -> "Tokens":
+        """The tokens of the validation split of the run's text.
+
+        Args:
+            cache: the user's; the run's configuration, which names another, may be untrusted.
+
+        Raises:
+            UserError: if the text cannot be read, or has changed.
+        """
+        from posenc.config.instantiate import build
+        from posenc.config.schema import check_groups
+        from posenc.data.prepare import open_split
+
+        check_groups(self.config, ["data"])
+        corpus = build(self.config, "data")
+        if corpus.fingerprint() != self.config.get("text"):
+            raise UserError("its text has changed since it was trained")
+        return open_split(corpus, self.tokenizer, cache, str(self.config["choices"].get("data")), "valid")
 
 
 def newest(paths: Sequence[Path]) -> Path:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from posenc.analysis.comparison import Comparison, compare
 from posenc.analysis.sweep import Sweep, read_folder
-from posenc.analysis.wandb_runs import TIMEOUT, WANDB, parse_source, read_group
+from posenc.analysis.wandb_runs import WANDB, parse_source, read_group
 from posenc.errors import UserError
 from posenc.report import terminal
 from posenc.storage.atomic import atomic_write, check_writable
+from posenc.tracking.client import TIMEOUT
 
 
 def report(
