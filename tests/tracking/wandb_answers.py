@@ -49,23 +49,18 @@ class StandIn:
         runs: by run id.
         views: the reports.
         sweeps: by name: the YAML text, the runs to be given out and how many were.
-        asked: the name of every GraphQL operation, in order.
-        unknown: those it has no answer to.
+        unknown: the GraphQL operations that it has no answer to.
         fault: done to every request while it is set; None is health.
-        fault_then: becomes the fault once a run has begun, or at `falls_after`.
-        falls_after: the operation after whose answer it does, or "history": after the first rows.
+        fault_then: becomes the fault once a run has begun.
     """
 
     def __init__(self) -> None:
         self.runs: dict[str, Kept] = {}
         self.views: list[Answer] = []
         self.sweeps: dict[str, Answer] = {}
-        self.asked: list[str] = []
         self.unknown: list[str] = []
-        self.keys: set[str] = set()
         self.fault: Callable[[Any], bool] | None = None
         self.fault_then: Callable[[Any], bool] | None = None
-        self.falls_after = "UpsertBucket"
         self.ended = threading.Event()
         self.lock = threading.Lock()
         self.port = 0
@@ -81,14 +76,13 @@ class StandIn:
 
     def answer(self, name: str, values: Mapping[str, Any]) -> Answer:
         """The data of one GraphQL operation."""
-        self.asked.append(name)
         method = getattr(self, f"on_{name}", None)
         if method is None:
             self.unknown.append(name)
             return {}
         with self.lock:
             given = method(values)
-        if self.fault_then and name == self.falls_after:
+        if self.fault_then and name == "UpsertBucket":
             self.fault = self.fault_then
         return given
 
@@ -251,6 +245,4 @@ class StandIn:
             for name, chunk in (body.get("files") or {}).items():
                 kept.take(name, chunk.get("offset", 0), chunk["content"])
             kept.finished |= bool(body.get("complete"))
-            if self.fault_then and self.falls_after == "history" and kept.history:
-                self.fault = self.fault_then
         return {"exitcode": None, "limits": {}}

@@ -12,19 +12,10 @@ from posenc.errors import UserError, first_line
 from posenc.tracking.client import TIMEOUT, from_wandb, load, reach, shut_down, within
 
 _SUMMARY = (
-    "parameters",
-    "bits_per_byte",
-    "bigram_loss",
-    "unigram_loss",
-    "tokens_per_s",
-    "val_loss",
-    "precision",
-    "hardware",
-    "versions",
-    "commit",
-    "date",
+    *("parameters", "bits_per_byte", "bigram_loss", "unigram_loss", "tokens_per_s", "val_loss"),
+    *("precision", "hardware", "versions", "commit", "date"),
 )
-
+"""What a comparison needs of a run's summary."""
 
 WANDB = "wandb://"
 
@@ -62,18 +53,17 @@ def wandb_errors(resource: str) -> Iterator[None]:
             shut_down(sys.modules["wandb"])
 
 
-def read_group(entity: str, project: str, group: str, api: Any = None, timeout: float = TIMEOUT) -> Sweep:
+def read_group(entity: str, project: str, group: str, timeout: float = TIMEOUT) -> Sweep:
     """Every run of a W&B group; an experiment is a group.
 
     Args:
-        api: by default W&B's public API with this machine's key.
         timeout: seconds to wait for the list of the runs, and then for each of them.
 
     Raises:
         UserError: if the server does not respond, or has no such runs.
     """
     with wandb_errors(f"{entity}/{project}"):
-        client = api or public_api(timeout)
+        client = public_api(timeout)
         found = within(timeout, lambda: list(client.runs(f"{entity}/{project}", filters={"group": group})))
         runs, diverged, notices = sort_out(_attempts(found, timeout))
     if not runs:

@@ -50,13 +50,11 @@ def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
         if not unmet[architecture.name]:
             weights = {name: weight.contiguous().clone() for name, weight in architecture.weights(trained)}
             return {**architecture.config(trained), **_shared(trained)}, weights
-    needs = (f"{name} needs {', '.join(map(_requirement, keys.items()))}" for name, keys in unmet.items())
+    needs = []
+    for name, keys in unmet.items():
+        missing = (f"{key}={' or '.join(map(str, values))}" for key, values in keys.items())
+        needs.append(f"{name} needs {', '.join(missing)}")
     raise UserError(f"no architecture of transformers matches this model: {'; '.join(needs)}")
-
-
-def _requirement(supported: tuple[str, tuple[Any, ...]]) -> str:
-    key, values = supported
-    return f"{key}={' or '.join(map(str, values))}"
 
 
 def _features(trained: Trained) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The loss of a trained model in windows of several lengths, overall and by position."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -79,15 +78,11 @@ def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
     trained.model.eval()
     lengths = torch.from_numpy(trained.tokenizer.byte_lengths())
     total, byte_count = torch.zeros(()), 0
-    for batch in _batches(windows):
+    for batch in windows.split(max(1, TOKENS_PER_BATCH // windows.shape[1])):
         losses, targets = _losses(trained, batch)
         total = total + losses.cpu().double().sum(0)
         byte_count += int(lengths[targets.cpu()].sum())
     return (total / len(windows)).numpy(), byte_count
-
-
-def _batches(windows: Tensor) -> Iterator[Tensor]:
-    return iter(windows.split(max(1, TOKENS_PER_BATCH // windows.shape[1])))
 
 
 def _losses(trained: Trained, window: Tensor) -> tuple[Tensor, Tensor]:

@@ -164,16 +164,15 @@ def ratio(point: Point, unit: int) -> str:
     value, each = point.advantage.value, sorted(point.by_seed.values())
     if 0 < value < math.inf:
         return f"{value:.2f}{formatting.bounds(point.advantage)}, {formatting.seeds(len(each))}"
-    numbers = [f"{n:.2f}" for n in each if 0 < n < math.inf]
+    texts = [f"{n:.2f}" for n in each if 0 < n < math.inf]
     outside = {
         f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
         f"RoPE needs over {point.tokens / point.below / unit:g} units": each.count(0),
     }
-    return ", ".join([*numbers, *(text + _in_seeds(count, len(each)) for text, count in outside.items() if count)])
-
-
-def _in_seeds(count: int, seeds: int) -> str:
-    return "" if count == seeds else f" in {count} of {seeds} seeds"
+    for text, count in outside.items():
+        if count:
+            texts.append(text if count == len(each) else f"{text} in {count} of {len(each)} seeds")
+    return ", ".join(texts)
 
 
 def last_change(before: int, after: int, ratio: Estimate) -> str:

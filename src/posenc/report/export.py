@@ -47,14 +47,10 @@ def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator
         yield "![Longer windows](lengths.png)"
     yield tables.markdown(tables.facts(comparison.sweep))
     yield from (f"Note: {notice}." for notice in comparison.notices)
-    yield from _files("lengths.png" in images)
-    yield _command(comparison, "lengths.png" in images, folder)
-
-
-def _files(longer: bool) -> Iterator[str]:
     text = "`curves.csv` has every validation of every run (seconds of training time), `table.csv` the comparison"
     also = ", `lengths.csv` every run in longer windows, `positions.csv` its loss by position"
-    yield f"{text}{also if longer else ''}."
+    yield f"{text}{also if 'lengths.png' in images else ''}."
+    yield _command(comparison, "lengths.png" in images, folder)
 
 
 def _command(comparison: Comparison, longer: bool, folder: Path) -> str:

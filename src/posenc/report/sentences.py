@@ -7,7 +7,7 @@ from posenc.analysis.arms import Arm
 from posenc.analysis.attention_heads import DROPPED, HeadAnalysis
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, Verdict
-from posenc.analysis.extrapolation import Extrapolation, SchemeExtrapolation
+from posenc.analysis.extrapolation import Extrapolation
 from posenc.analysis.published import Reproduction
 from posenc.report import formatting
 from posenc.report.formatting import short
@@ -82,13 +82,9 @@ def _rival(arm: Arm, one_machine: bool) -> str:
         return f"{arm.scheme} is slower{lost}: {_slower(steps, missed, level)}"
     if arm.verdict == Verdict.FASTER:
         time = _wall_clock(arm.headline.in_seconds) if one_machine else ""
-        return f"{arm.scheme} is faster{level}, with {_fewer(steps)}{time}"
+        fewer = f"{short(steps.value)} times fewer steps{formatting.bounds(steps, short, '–')}"
+        return f"{arm.scheme} is faster{level}, with {fewer}{time}"
     return f"{arm.scheme} is {arm.verdict}{lost}, {formatting.times(steps)}{level}"
-
-
-def _fewer(steps: Estimate) -> str:
-    value, _, bounds = formatting.ratio(steps).partition(" ")
-    return f"{value} times fewer steps {bounds}".rstrip()
 
 
 def _slower(steps: Estimate, missed: int, level: str) -> str:
@@ -169,13 +165,10 @@ def extrapolation(found: Extrapolation) -> str:
         return "No window longer than in training was evaluated."
     multiple = "twice" if times == 2 else f"{times:g} times"
     costs = [f"{_change(row.change[times])} with {row.scheme}" for row in found.rows if times in row.change]
-    parts = [", ".join(costs), *(_none_at(row, times) for row in found.rows if times in row.no_entry)]
+    missing = {row.scheme: row.no_entry[times] for row in found.rows if times in row.no_entry}
+    parts = [", ".join(costs), *(f"{scheme} was not evaluated ({reason})" for scheme, reason in missing.items())]
     windows = f"In windows of {found.lengths[times]:,} tokens, {multiple} the training length"
     return f"{windows}, a byte costs {'; '.join(parts)}."
-
-
-def _none_at(row: SchemeExtrapolation, times: float) -> str:
-    return f"{row.scheme} was not evaluated ({row.no_entry[times]})"
 
 
 def _change(change: Estimate) -> str:
