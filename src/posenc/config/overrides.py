@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import Glob, IntervalSweep, Override, Rang
 from omegaconf import OmegaConf
 
 from posenc.compat import hydra_arguments
-from posenc.config.compose import with_hydra, without_hydra
+from posenc.config.compose import composed, with_hydra
 from posenc.config.files import choices_in
 from posenc.config.schema import check, nearest
 from posenc.errors import UserError, first_line
@@ -213,7 +213,7 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     if runs > MAX_RUNS:
         raise UserError(f"these are {runs:,} runs: a sweep has at most {MAX_RUNS:,}")
     swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
-    config = with_hydra(conf, [*fixed, *(f"{override.key_or_group}={values_of(override)[0]}" for override in swept)])
-    values: Any = OmegaConf.to_container(without_hydra(config), resolve=True, throw_on_missing=True)
+    first = (f"{override.key_or_group}={values_of(override)[0]}" for override in swept)
+    values: Any = OmegaConf.to_container(composed(conf, [*fixed, *first])[0], resolve=True, throw_on_missing=True)
     settings = check(values)
     check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)
