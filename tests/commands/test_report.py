@@ -82,7 +82,7 @@ def test_results_to_be_kept_are_small_and_say_what_made_them(folder):
     assert report(folder, "--results", folder / "kept").returncode == 0
     sizes = {file.name: file.stat().st_size for file in (folder / "kept").iterdir()}
     assert max(sizes.values()) < 1_000_000
-    assert sizes.keys() == {"README.md", "curves.csv", "curves.png", "curves.svg", "table.csv"}  # no heads: none formed
+    assert sizes.keys() == {"README.md", "curves.csv", "curves.png", "curves.svg", "table.csv"}  # no score rises
     text = (folder / "kept" / "README.md").read_text()
     for wanted in ("python train.py -m experiment=smoke", "torch 2.", "Commit", "Hardware", "Against sinusoidal's"):
         assert wanted in text

@@ -1,22 +1,17 @@
-"""When a scheme's first previous-token head forms, and when its loss falls below the n-gram baseline.
+"""The scores of attention heads, and when the loss falls below the n-gram baseline.
 
 Without order a causal model knows the current token and at best a bag of the others, and plateaus at about the loss of
 a bigram model; a masked model knows only the bag, and plateaus at the token frequencies, a unigram model.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from posenc.analysis.arms import Arm
-from posenc.analysis.convergence import Array, Estimate, mean, reached
+from posenc.analysis.convergence import Estimate, mean, reached
 from posenc.analysis.runs import Run
-
-FORMED = 0.1
-"""Previous-token score from which a head counts as formed."""
 
 SCORES = ("previous_token", "induction")
 """The scores of every head."""
@@ -44,13 +39,11 @@ class SchemeHeads:
 
     Attributes:
         scheme: its name.
-        formed: steps to its first previous-token head.
         dropped: steps to a loss of DROPPED below the n-gram baseline; None if that is unknown.
         scores: of the best head, at the end.
     """
 
     scheme: str
-    formed: Estimate
     dropped: Estimate | None
     scores: Mapping[str, Estimate]
 
@@ -60,19 +53,13 @@ class HeadAnalysis:
     """The attention heads of a panel.
 
     Attributes:
-        rows: one per scheme, sorted by when the first head forms.
+        rows: one per scheme, by rising final loss.
         ngram: the n-gram baseline; None if unknown.
-        runs, both, neither: number of runs in total, with a head and a drop of the loss, and with neither.
-        correlation: rank correlation of the two steps over the runs with both; None if it is not defined.
         heads: every head of one run per scheme at its end: scheme, seed, layer, head and its attention by distance.
     """
 
     rows: tuple[SchemeHeads, ...]
     ngram: NGramBaseline | None
-    runs: int
-    both: int
-    neither: int
-    correlation: float | None
     heads: tuple[Mapping[str, object], ...]
 
 
@@ -85,21 +72,9 @@ def ngram_baseline(runs: Iterable[Run]) -> NGramBaseline | None:
     return None
 
 
-def formed(run: Run) -> float:
-    """The first step at which the best head's previous-token score is FORMED; infinite if never."""
-    steps, scores = _measured(run, "previous_token")
-    return reached(steps, -scores, -FORMED)
-
-
 def dropped(run: Run, floor: float) -> float:
     """The first step at which the loss is DROPPED below the n-gram baseline; infinite if never."""
     return reached(run.curve["step"], run.curve["val_loss"], floor - DROPPED)
-
-
-def _measured(run: Run, score: str) -> tuple[Array, Array]:
-    """The steps at which the heads were measured, which may be a subset of the validations, and their score."""
-    known = np.isfinite(run.curve[score])
-    return run.curve["step"][known], run.curve[score][known]
 
 
 def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnalysis | None:
@@ -107,34 +82,22 @@ def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnaly
     runs = [run for arm in arms for run in arm.runs]
     if not all(np.isfinite(run.curve["previous_token"]).sum() > 1 for run in runs):
         return None
-    rows = sorted((_row(arm, ngram) for arm in arms), key=lambda row: row.formed.value)
-    pairs = [(run.scheme, formed(run), dropped(run, ngram.loss)) for run in runs] if ngram else []
-    both = [pair for pair in pairs if all(map(math.isfinite, pair[1:]))]
-    return HeadAnalysis(
-        tuple(rows),
-        ngram,
-        len(runs),
-        len(both),
-        sum(all(map(math.isinf, pair[1:])) for pair in pairs),
-        _correlation([pair[0] for pair in both], np.array([pair[1:] for pair in both])),
-        tuple(head for arm in arms for head in _heads_at_the_end(arm.runs[0])),
-    )
+    heads = tuple(head for arm in arms for head in _heads_at_the_end(arm.runs[0]))
+    return HeadAnalysis(tuple(_row(arm, ngram) for arm in arms), ngram, heads)
 
 
 def _row(arm: Arm, ngram: NGramBaseline | None) -> SchemeHeads:
     return SchemeHeads(
         arm.scheme,
-        mean([formed(run) for run in arm.runs]),
         mean([dropped(run, ngram.loss) for run in arm.runs]) if ngram else None,
-        {score: mean([float(_measured(run, score)[1][-1]) for run in arm.runs], share=True) for score in SCORES},
+        {score: mean([_last(run, score) for run in arm.runs], share=True) for score in SCORES},
     )
 
 
-def _correlation(schemes: Sequence[str], steps: Array) -> float | None:
-    """Rank correlation of two columns; None with fewer than three schemes, or if a column is constant."""
-    if len(set(schemes)) < 3 or not np.ptp(steps, axis=0).all():
-        return None
-    return float(stats.spearmanr(steps).statistic)
+def _last(run: Run, score: str) -> float:
+    """The last value of a score, which may be measured at a subset of the validations."""
+    values = run.curve[score]
+    return float(values[np.isfinite(values)][-1])
 
 
 def _heads_at_the_end(run: Run) -> Iterator[Mapping[str, object]]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from posenc.analysis.arms import Arm
-from posenc.analysis.attention_heads import FORMED, SCORES
+from posenc.analysis.attention_heads import SCORES
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
 from posenc.analysis.extrapolation import Extrapolation
@@ -34,6 +34,9 @@ STYLE: Any = {
     "svg.hashsalt": "posenc",
 }
 """matplotlib settings of all figures."""
+
+LOW = 0.1
+"""A score of an attention head that no scheme raises above this is not plotted."""
 
 
 @matplotlib.rc_context(STYLE)
@@ -73,9 +76,9 @@ def heads(comparison: Comparison) -> Figure:
 
 
 def scores(panel: Panel) -> list[str]:
-    """The scores that reach FORMED for some scheme; the others would be flat at 0."""
+    """The scores that some scheme's best head raises above LOW; the others would be flat at 0."""
     reached = {name: max(max(arm.bands[name]["step"].middle, default=0) for arm in panel.arms) for name in SCORES}
-    return [name for name in SCORES if panel.heads and reached[name] >= FORMED]
+    return [name for name in SCORES if panel.heads and reached[name] >= LOW]
 
 
 def _over_steps(axes: Any, panel: Panel, name: str, look: Mapping[str, Look]) -> None:
@@ -152,7 +155,7 @@ def _grid(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
 
 
 def save_all(comparison: Comparison, folder: Path) -> list[str]:
-    """Write curves.png, curves.svg, heads.png if heads formed, lengths.png if longer windows were evaluated.
+    """Write curves.png, curves.svg, heads.png if a score rises, lengths.png if longer windows were evaluated.
 
     Returns:
         The names of the files written.

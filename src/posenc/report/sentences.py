@@ -146,20 +146,16 @@ def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:
 
 
 def heads(found: HeadAnalysis) -> str:
-    """When heads form and when the loss falls below the n-gram baseline."""
-    forms = ", ".join(f"{row.scheme} {_at(row.formed)}" for row in found.rows)
-    sentence = f"The first previous-token head forms, in steps: {forms}."
+    """When the loss falls below the n-gram baseline, and the scores at the end."""
+    scores = ", ".join(f"{row.scheme} {row.scores['previous_token'].value:.2f}" for row in found.rows)
+    sentence = f"Previous-token score of the best head at the end: {scores}."
     if found.ngram is None:
         return sentence
     falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in found.rows if row.dropped)
-    sentence += f" The loss falls {DROPPED} below the {found.ngram.loss:.2f} nats of the {found.ngram.name}: {falls}."
-    if found.correlation is not None:
-        sentence += (
-            f" Over the {found.both} runs in which both happen, their rank correlation is {found.correlation:.2f}."
-        )
-    if found.neither:
-        sentence += f" In {found.neither} of {found.runs} runs neither happens."
-    return sentence
+    return (
+        f"Steps until the loss is {DROPPED} below the {found.ngram.loss:.2f} nats of the {found.ngram.name}: {falls}. "
+        + sentence
+    )
 
 
 def _at(estimate: Estimate) -> str:

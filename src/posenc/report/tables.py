@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from posenc.analysis.attention_heads import DROPPED, FORMED, SCORES
+from posenc.analysis.attention_heads import DROPPED, SCORES
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.extrapolation import Extrapolation
@@ -140,14 +140,13 @@ def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -
 
 
 def heads(panel: Panel) -> Table:
-    """One row per scheme: when its first previous-token head forms, when its loss drops, and its final scores."""
+    """One row per scheme: when its loss falls below the n-gram baseline, and its final scores."""
     assert panel.heads is not None
     ngram = panel.ngram
     drop = [f"loss {DROPPED} below\nthe {ngram.name}"] if ngram else []
     rows = [
         (
             row.scheme,
-            formatting.steps_interval(row.formed),
             *([formatting.steps_interval(row.dropped)] if row.dropped else []),
             *(interval(score, METRICS[name].digits) for name, score in row.scores.items()),
         )
@@ -155,10 +154,10 @@ def heads(panel: Panel) -> Table:
     ]
     return Table(
         "Attention heads",
-        ("scheme", "first previous-\ntoken head", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
+        ("scheme", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
         rows,
-        "Steps, and scores of the best head, mean over seeds. A head counts as formed once its previous-token score "
-        f"is {FORMED:g}." + (f" The {ngram.name} has a loss of {ngram.loss:.3f} nats per token." if ngram else ""),
+        "Steps, and scores of the best head, mean over seeds."
+        + (f" The {ngram.name} has a loss of {ngram.loss:.3f} nats per token." if ngram else ""),
     )
 
 
