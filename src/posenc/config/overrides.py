@@ -15,6 +15,7 @@ from posenc.config.compose import composed, with_hydra
 from posenc.config.files import choices_in
 from posenc.config.schema import check, nearest
 from posenc.errors import UserError, first_line
+from posenc.storage.atomic import check_writable
 
 HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.")
 """The keys of Hydra that can be set; the others control where it writes, what it logs and what it calls."""
@@ -202,8 +203,6 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     Raises:
         UserError: if a key is unknown or a value invalid.
     """
-    from posenc.storage.atomic import check_writable
-
     unknown = unknown_key(arguments, conf)
     if unknown is not None:
         raise UserError(unknown)
