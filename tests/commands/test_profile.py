@@ -107,18 +107,9 @@ def test_a_trace_is_never_overwritten(tmp_path):
     assert out.read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("argument", "sentence"),
-    [
-        ("stepz=100", "stepz is not a key; did you mean steps"),
-        ("pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
-        ("batch_size=0", "batch_size=0 must be at least 1"),
-        ("context=300000", "context=300000 is too long for this corpus"),
-    ],
-)
-def test_a_wrong_argument_is_answered_in_one_sentence(argument, sentence, tmp_path):
-    result = profile(f"runs={tmp_path}/runs", argument)
-    assert sentence in result.stderr
+def test_what_only_the_text_shows_to_be_wrong_is_answered_in_one_sentence(tmp_path):
+    result = profile(f"runs={tmp_path}/runs", "context=300000")
+    assert "context=300000 is too long for this corpus" in result.stderr
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert not (tmp_path / "runs").exists()
 

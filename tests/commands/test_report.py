@@ -165,20 +165,6 @@ def test_the_search_s_seed_cannot_be_one_of_those_compared(train):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("source", "sentence"),
-    [
-        ("runs/no-such-sweep", "no runs in runs/no-such-sweep"),
-        ("wandb://team/project", "must look like wandb://entity/project/group"),
-    ],
-)
-def test_a_source_without_runs_is_refused_in_a_sentence(source, sentence):
-    result = report(source)
-    assert result.returncode == 2
-    assert sentence in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def damage_nan(folder: Path) -> None:
     file = only(folder / "rope", "seed0-*") / "metrics.csv"
     lines = file.read_text().splitlines()

@@ -8,7 +8,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.text import Annotation
 
 from posenc.analysis.claim_map import advantage
-from posenc.report.claim_map import table
+from posenc.report.claim_map import schemes, table
 from posenc.report.claim_map_figures import advantages, losses
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
@@ -45,6 +45,26 @@ def test_the_loss_of_rope_is_that_of_its_own_runs():
     runs = [run for run in with_loss(SLOW, 2.4) if (run.pos, run.seed, run.tokens) != ("rope", *SLOW[1:])]
     own = [run.val_loss for run in runs if (run.pos, run.tokens) == ("rope", SLOW[2])]
     assert cells(runs, 3)[2] == f"{sum(own) / 2:.3f}"
+
+
+def schemes_at_4_units(seeds):
+    """The cells of the table at 4 units, where t5 ends 0.01 nats below RoPE."""
+    runs = backbone(seeds=seeds)
+    t5 = [replace(run, pos="t5", val_loss=run.val_loss - 0.01) for run in runs if run.pos == "rope"]
+    lines = schemes([*runs, *(run for run in t5 if run.tokens == 4 * UNIT)], 4 * UNIT, UNIT).splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_schemes_are_ordered_by_their_loss_and_compared_with_rope_seed_by_seed():
+    t5, rope, sinusoidal = schemes_at_4_units(seeds=3)
+    assert [t5[0], rope[0], sinusoidal[0]] == ["t5", "rope", "sinusoidal"]
+    assert t5[4] == "-0.010 (-0.010 to -0.010)"
+    assert rope[4:] == ["", ""]
+    assert sinusoidal[5] == "1.60 (1.60 to 1.60), 3 seeds"
+
+
+def test_two_seeds_of_a_scheme_have_no_interval():
+    assert schemes_at_4_units(seeds=2)[0][4] == "-0.010"
 
 
 def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_bound():

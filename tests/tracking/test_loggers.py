@@ -212,6 +212,7 @@ def test_tensorboards_files_have_every_step_of_a_resumed_run_once(tmp_path):
 
 def test_without_tensorboard_a_run_goes_on_with_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    for module in ("torch.utils.tensorboard", "posenc.tracking.tensorboard_logger"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     assert loggers.tensorboard(RunDirectory(tmp_path, "smoke", "rope", 0), {}) == []
     assert capsys.readouterr().out.startswith("TensorBoard is not installed (`pip install tensorboard`)")

@@ -43,7 +43,6 @@ class Arm:
     """One scheme of a panel.
 
     Attributes:
-        scheme: its name.
         runs: one per seed, truncated to the panel's budget.
         thresholds: one for each of FRACTIONS; empty without a baseline.
         headline: at the lowest loss that both this scheme and the baseline reach; None without a baseline. For a faster

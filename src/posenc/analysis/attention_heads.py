@@ -22,12 +22,7 @@ DROPPED = 0.1
 
 @dataclass(frozen=True)
 class NGramBaseline:
-    """The n-gram model at which a model without positions plateaus.
-
-    Attributes:
-        loss: nats per token.
-        name: of the n-gram model.
-    """
+    """The n-gram model at which a model without positions plateaus, and its loss in nats per token."""
 
     loss: float
     name: str
@@ -38,7 +33,6 @@ class SchemeHeads:
     """The heads of one scheme.
 
     Attributes:
-        scheme: its name.
         dropped: steps to a loss of DROPPED below the n-gram baseline; None if that is unknown.
         scores: of the best head, at the end.
     """
@@ -54,8 +48,7 @@ class HeadAnalysis:
 
     Attributes:
         rows: one per scheme, by rising final loss.
-        ngram: the n-gram baseline; None if unknown.
-        heads: every head of one run per scheme at its end: scheme, seed, layer, head and its attention by distance.
+        heads: every head of one run per scheme at its end: scheme, layer, head and its attention by distance.
     """
 
     rows: tuple[SchemeHeads, ...]
@@ -107,4 +100,4 @@ def _heads_at_the_end(run: Run) -> Iterator[Mapping[str, object]]:
         if head["step"] == end:
             scores = {name: value for name, value in head.items() if name not in ("step", "layer", "head")}
             number = {"layer": int(head["layer"]) + 1, "head": int(head["head"]) + 1}
-            yield {"scheme": run.scheme, "seed": run.seed, **number, "scores": scores}
+            yield {"scheme": run.scheme, **number, "scores": scores}

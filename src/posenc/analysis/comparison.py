@@ -1,6 +1,6 @@
 """The comparison of a sweep's runs: which are comparable, up to which step, and the results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,18 +33,12 @@ class Panel:
 
     Attributes:
         setting: the values that distinguish this panel, empty if there is only one.
-        baseline: the scheme that the others are compared with.
         budget: number of steps compared.
         provisional: whether that is less than the full length of the runs.
         arms: the schemes, lowest loss first.
         tuned: whether a search chose the hyperparameters of each scheme, so that best is compared with best.
-        chosen: the hyperparameters chosen, by key and scheme.
         one_machine: whether seconds are comparable.
         notices: warnings for the reader, one sentence each.
-        ngram: the n-gram baseline; None if unknown.
-        heads: the attention heads; None if they were not measured.
-        extrapolation: results in longer windows; None if there are none.
-        reproduction: the comparison with the paper's figure that these runs reproduce, if any.
     """
 
     setting: Mapping[str, Any]
@@ -53,7 +47,6 @@ class Panel:
     provisional: bool
     arms: tuple[Arm, ...]
     tuned: bool
-    chosen: Mapping[str, Mapping[str, Any]]
     one_machine: bool
     notices: tuple[str, ...]
     ngram: NGramBaseline | None
@@ -75,20 +68,10 @@ class Panel:
         """The thresholds of one rival, for their fractions and levels; empty if nothing is compared."""
         return self.rivals[0].thresholds if self.rivals else ()
 
-    @property
-    def kind(self) -> str:
-        """Either tuned or matched."""
-        return "tuned" if self.tuned else "matched"
-
 
 @dataclass(frozen=True)
 class Comparison:
-    """The full analysis of a sweep, rendered by `posenc.report`.
-
-    Attributes:
-        sweep: the runs.
-        panels: one per setting.
-    """
+    """The full analysis of a sweep, one panel per setting; rendered by `posenc.report`."""
 
     sweep: Sweep
     panels: tuple[Panel, ...]
@@ -113,7 +96,6 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
     """Analyse a sweep.
 
     Args:
-        sweep: the runs.
         baseline: the scheme that the others are compared with; by default BASELINE, if it is there.
         busy: whether the machine did other work during the runs, so that their seconds are not comparable.
 
@@ -131,7 +113,7 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
 
 def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep, busy: bool) -> Panel:
     schemes, repeated = _by_scheme(runs)
-    chosen, excluded = _differences(schemes, baseline, bool(sweep.search))
+    excluded = _differences(schemes, baseline, TUNED if sweep.search else ("pos",))
     comparable = {scheme: runs for scheme, runs in schemes.items() if scheme not in excluded}
     budget, compared, provisional = _budget(comparable, baseline)
     kept = {scheme: [run.until(budget) for run in comparable[scheme] if run.last_step >= budget] for scheme in compared}
@@ -153,7 +135,6 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         provisional=provisional,
         arms=tuple(arms),
         tuned=bool(sweep.search),
-        chosen=chosen,
         one_machine=len(machines) < 2 and not busy,
         notices=(
             *repeated, *excluded.values(), *_unfinished(comparable, compared),
@@ -220,8 +201,8 @@ def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
     return {scheme: list(seeds.values()) for scheme, seeds in schemes.items()}, notices
 
 
-def _differences(schemes: Schemes, baseline: str, searched: bool) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The hyperparameters that a search chose, and a notice for each scheme that otherwise differs from the baseline.
+def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[str, str]:
+    """A notice for each scheme that differs from the baseline in other groups than its own.
 
     Without the baseline every scheme is compared with the first.
     """
@@ -229,22 +210,17 @@ def _differences(schemes: Schemes, baseline: str, searched: bool) -> tuple[dict[
     merged = {
         scheme: {key: value for run in runs for key, value in run.setting.items()} for scheme, runs in schemes.items()
     }
-    chosen: dict[str, dict[str, Any]] = {}
     excluded: dict[str, str] = {}
     for key in sorted({key for setting in merged.values() for key in setting}):
-        group = key.partition(".")[0]
         values = {scheme: setting[key] for scheme, setting in merged.items() if key in setting}
-        if group == "pos" and not searched or len({str(value) for value in values.values()}) < 2:
-            continue
-        if searched and group in TUNED:
-            chosen[key] = values
+        if key.partition(".")[0] in own:
             continue
         ours = values.get(reference)
         for scheme, value in values.items():
-            if reference in values and value != ours:
+            if reference in values and str(value) != str(ours):
                 sentence = f"{scheme} and {reference} cannot be compared: {key} is {value} for {scheme} and {ours} for "
                 excluded.setdefault(scheme, sentence + reference)
-    return chosen, excluded
+    return excluded
 
 
 def _budget(schemes: Schemes, baseline: str) -> tuple[int, list[str], bool]:

@@ -47,14 +47,12 @@ class Extrapolation:
         lengths: tokens at each multiple.
         rows: one per evaluated scheme.
         headline: the multiple to report; None if no longer window was evaluated.
-        gaps: why multiples were not evaluated: schemes, multiples and reason.
     """
 
     context: int
     lengths: Mapping[float, int]
     rows: tuple[SchemeExtrapolation, ...]
     headline: float | None
-    gaps: tuple[tuple[tuple[str, ...], tuple[float, ...], str], ...]
 
 
 def extrapolation(arms: Sequence[Arm]) -> Extrapolation | None:
@@ -66,7 +64,7 @@ def extrapolation(arms: Sequence[Arm]) -> Extrapolation | None:
     lengths = {entry.times: entry.length for entry in first.entries}
     beyond = [times for times in lengths if times > 1 and any(times in row.change for row in rows)]
     headline = HEADLINE if HEADLINE in beyond else max(beyond, default=None)
-    return Extrapolation(first.context, lengths, rows, headline, tuple(_gaps(rows)))
+    return Extrapolation(first.context, lengths, rows, headline)
 
 
 def _evaluated(arm: Arm) -> list[Lengths]:
@@ -109,14 +107,3 @@ def _along(shortest: LengthResult, longest: LengthResult) -> Iterator[tuple[floa
         for first, end, loss in zip(entry.edges[:-1], entry.edges[1:], entry.losses, strict=True):
             if first >= begin:
                 yield math.sqrt((first + 1) * end), loss
-
-
-def _gaps(rows: Sequence[SchemeExtrapolation]) -> Iterator[tuple[tuple[str, ...], tuple[float, ...], str]]:
-    """Schemes, multiples and reason, grouped by reason."""
-    found: dict[tuple[str, tuple[float, ...]], list[str]] = {}
-    for row in rows:
-        for reason in dict.fromkeys(row.no_entry.values()):
-            where = tuple(times for times, why in row.no_entry.items() if why == reason)
-            found.setdefault((reason, where), []).append(row.scheme)
-    for (reason, where), schemes in found.items():
-        yield tuple(schemes), where, reason

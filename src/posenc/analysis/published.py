@@ -30,7 +30,6 @@ class Curves:
     """Two training curves of a paper's figure, digitised.
 
     Attributes:
-        source: publication.
         setting: what was trained.
         against: the other scheme.
         unlike: how it differs from the runs here.
@@ -122,8 +121,6 @@ class Reproduction:
     """The comparison of runs with the figure they reproduce.
 
     Attributes:
-        curves: the paper's.
-        baseline: the baseline here.
         points: those of the figure that are not before the baseline's first validation.
         ours: the thresholds of each scheme here after the same fractions of the baseline's budget.
     """

@@ -89,7 +89,6 @@ def key_of(
 
     Args:
         configuration: flat, with `pos` and `seed`.
-        corpus: its name in runs.csv.
         defaults: of the experiment, and of its scheme and intervention.
         search_seeds: the seeds of trials.
     """

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -74,20 +74,20 @@ class Run:
         return f"{self.scheme}, seed {self.seed}"
 
 
-def at_any_depth(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[Path]:
-    """The run directories in a folder, recursively; `onerror` is called for each folder that cannot be read."""
-    directories = (Path(path) for path, _, files in os.walk(folder, onerror=onerror) if "config.yaml" in files)
+def at_any_depth(folder: Path, notices: list[str]) -> list[Path]:
+    """The run directories in a folder, recursively; adds a notice for each folder that cannot be read."""
+
+    def unreadable(error: OSError) -> None:
+        notices.append(f"{error.filename} cannot be read: {error.strerror}; left out")
+
+    directories = (Path(path) for path, _, files in os.walk(folder, onerror=unreadable) if "config.yaml" in files)
     return sorted(directory for directory in directories if directory.name.startswith("seed"))
 
 
 def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     """Every finished run in some folders, at any depth and with any budget, and notices for what was left out."""
     unreadable: list[str] = []
-
-    def onerror(error: OSError) -> None:
-        unreadable.append(f"{error.filename} cannot be read: {error.strerror}; left out")
-
-    found = {folder: at_any_depth(folder, onerror) for folder in folders}
+    found = {folder: at_any_depth(folder, unreadable) for folder in folders}
     empty = [f"no runs in {folder}" for folder, runs in found.items() if not runs and not unreadable]
     runs, _, notices = sort_out(read_runs([*itertools.chain(*found.values())]))
     return tuple(run for run in runs if run.finished), (*unreadable, *empty, *notices)
@@ -125,14 +125,14 @@ def read_runs(directories: list[Path]) -> Iterator[Run | str]:
             yield f"{directory} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
 
 
-def _read_run(directory: Path) -> Run | str:
+def _read_run(directory: Path) -> Run:
     config = read_mapping(directory / "config.yaml")
     if not (isinstance(config["choices"]["pos"], str) and type(config["seed"]) is type(config["steps"]) is int):
         raise UserError(f"{directory / 'config.yaml'} was not written by this program")
     check_plain("pos", config["choices"]["pos"])
     measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
     if not measured:
-        return f"{directory} has no validation yet; left out"
+        raise UserError(f"{directory} has no validation yet")
     finished = directory / "summary.json"
     summary = read_summary(finished) if finished.exists() else {}
     return run_of(str(directory), config, measured, summary, _heads(directory / "attention.csv"))

@@ -11,13 +11,7 @@ from posenc.analysis.results import SEARCH, Result
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of an arm's hyperparameters.
-
-    Attributes:
-        lr, scale, base: the hyperparameters; empty if the scheme does not have them.
-        loss: final validation loss, nats per token, mean over seeds.
-        seeds: number of seeds.
-    """
+    """One setting of an arm's hyperparameters, with its final validation loss, nats per token, mean over seeds."""
 
     lr: float
     scale: str

@@ -94,11 +94,7 @@ class Study:
         return self.plan.get("corpora", {}).get(corpus, corpus)
 
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
-        """Steps and validation losses of an arm's finished runs on a corpus, by seed.
-
-        Args:
-            arm: its overrides in the plan; the budget is the experiment's.
-        """
+        """Steps and losses of an arm's finished runs on a corpus, by seed; the budget is the experiment's."""
         line = (self.experiment, *shlex.split(arm))
         key = dict(zip(KEY_COLUMNS, map(str, self.key(line, corpus)), strict=True))
         tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
@@ -115,10 +111,7 @@ class Study:
         return read_csv(self.folder / "curves.csv")
 
     def add_runs(self, folders: Sequence[Path]) -> list[str]:
-        """Add the finished runs in some folders to runs.csv and curves.csv; existing rows are kept.
-
-        Returns:
-            A notice for each run or folder that cannot be read.
+        """Add the finished runs in some folders to runs.csv and curves.csv; returns notices for what is left out.
 
         Raises:
             UserError: if runs.csv or curves.csv cannot be read.

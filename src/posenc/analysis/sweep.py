@@ -4,10 +4,10 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Required
+from typing import Any, Required, TypeVar
 
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
@@ -16,6 +16,8 @@ from posenc.errors import UserError
 from posenc.storage.lengths_file import read
 from posenc.storage.reading import check_types, leaves, read_json, read_mapping
 from posenc.storage.run_directory import failed_jobs
+
+_T = TypeVar("_T")
 
 NOT_SEARCHED = ("pos", "seed", "val_loss", "best", "edge")
 """Keys of a trial other than the hyperparameters it tried."""
@@ -55,9 +57,11 @@ def read_folder(folder: Path) -> Sweep:
     Raises:
         UserError: if there is none with a validation.
     """
-    directories, unreadable = _directories(folder)
+    unreadable: list[str] = []
+    schemes = _folders_in(folder, unreadable)
+    directories = [run for scheme in schemes for run in _folders_in(scheme, unreadable) if run.name.startswith("seed")]
     if not directories and not unreadable:
-        known = sorted({str(run.parents[1]) for run in at_any_depth(folder)})
+        known = sorted({str(run.parents[1]) for run in at_any_depth(folder, [])})
         hint = f"; found {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
         raise UserError(f"no runs in {folder}{hint}")
     runs, diverged, notices = sort_out(read_runs(directories))
@@ -73,44 +77,32 @@ def read_folder(folder: Path) -> Sweep:
     return Sweep(folder.resolve().name, runs, notices, diverged, tried, command, str(folder))
 
 
-def _directories(folder: Path) -> tuple[list[Path], list[str]]:
-    """The run directories in runs/<experiment>, and a notice for each folder that cannot be read."""
-    found: list[Path] = []
-    notices = []
-    for scheme in sorted(filter(os.path.isdir, _entries(folder))):
-        try:
-            found += sorted(run for run in scheme.iterdir() if run.name.startswith("seed") and run.is_dir())
-        except OSError as error:
-            notices.append(f"{scheme} cannot be read: {error.strerror}; left out")
-    return found, notices
-
-
-def _entries(folder: Path) -> list[Path]:
+def _folders_in(folder: Path, unreadable: list[str]) -> list[Path]:
+    """The folders in a folder; adds a notice if it cannot be read."""
     try:
-        return list(folder.iterdir())
+        return sorted(filter(os.path.isdir, folder.iterdir()))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
+        unreadable.append(f"{folder} cannot be read: {error.strerror}; left out")
+        return []
 
 
 def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
     """The trials of a search, the command of the last sweep, and notices of failed jobs and unreadable files."""
-    notices = []
-    tried: tuple[Mapping[str, Any], ...] = ()
-    command = ""
-    try:
-        tried = _search(folder / "search.json")
-    except UserError as error:
-        notices.append(str(error))
-    try:
-        command = _command(folder / "multirun.yaml")
-    except UserError as error:
-        notices.append(str(error))
-    try:
-        notices += [f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed_jobs(folder)]
-    except UserError as error:
-        notices.append(str(error))
+    notices: list[str] = []
+
+    def attempt(read: Callable[[Path], _T], file: Path, instead: _T) -> _T:
+        try:
+            return read(file)
+        except UserError as error:
+            notices.append(str(error))
+            return instead
+
+    tried: tuple[Mapping[str, Any], ...] = attempt(_search, folder / "search.json", ())
+    command = attempt(_command, folder / "multirun.yaml", "")
+    failed: list[dict[str, str]] = attempt(failed_jobs, folder, [])
+    notices += [f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed]
     return tried, command, tuple(notices)
 
 

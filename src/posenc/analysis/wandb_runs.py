@@ -9,10 +9,7 @@ from typing import Any
 from posenc.analysis.runs import AXES, MEASURES, Run, run_of, sort_out
 from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError, first_line
-from posenc.tracking.client import from_wandb, load, reach, shut_down, within
-
-TIMEOUT = 60.0
-"""Default seconds to wait for the server."""
+from posenc.tracking.client import TIMEOUT, from_wandb, load, reach, shut_down, within
 
 _SUMMARY = (
     "parameters",
@@ -46,10 +43,7 @@ def parse_source(source: str) -> tuple[str, str, str]:
 
 @contextmanager
 def wandb_errors(resource: str) -> Iterator[None]:
-    """Context that turns errors of W&B requests into one sentence, and shuts W&B down.
-
-    Args:
-        resource: what is requested.
+    """Context that turns errors of requests for a resource into one sentence, and shuts W&B down.
 
     Raises:
         UserError: if W&B is not installed, has no key, does not respond or does not have the resource.
@@ -72,7 +66,6 @@ def read_group(entity: str, project: str, group: str, api: Any = None, timeout: 
     """Every run of a W&B group; an experiment is a group.
 
     Args:
-        entity, project, group: of the runs.
         api: by default W&B's public API with this machine's key.
         timeout: seconds to wait for the list of the runs, and then for each of them.
 
@@ -90,10 +83,7 @@ def read_group(entity: str, project: str, group: str, api: Any = None, timeout: 
 
 
 def public_api(timeout: float) -> Any:
-    """W&B's public API with this machine's key.
-
-    Args:
-        timeout: seconds to wait for the server.
+    """W&B's public API with this machine's key, waiting at most `timeout` seconds for the server.
 
     Raises:
         Exception: of various types, if the package, the key or the server is missing.

@@ -33,11 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
-    """Write the losses of n-gram models on the runs' validation windows to ngrams.csv.
-
-    Args:
-        study: its experiment determines the windows.
-        overrides: of the experiment, such as the text.
+    """Write the losses of n-gram models on the validation windows of the experiment with overrides to ngrams.csv.
 
     Raises:
         UserError: if the text cannot be read.

@@ -39,7 +39,6 @@ def extrapolate(folder: Path, again: bool = False, cache: Path = CACHE) -> None:
 
     Args:
         folder: runs/<experiment>; may be untrusted.
-        again: whether to evaluate runs again that have been evaluated before.
         cache: the root of all caches; not taken from the runs' configurations, which may be untrusted.
 
     Raises:
@@ -90,13 +89,12 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
         return False
 
     from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
-    from posenc.evaluation.validation_text import validation_text
     from posenc.training.accelerator import best_device
 
     trained = load(directory)
     if not trained.objective.likelihood:
         raise UserError("bits per byte are not defined for a masked model, which has no likelihood of every byte")
-    tokens = validation_text(trained, cache)
+    tokens = trained.validation_text(cache)
     trained.model.to(best_device())
     loss, expected = own_validation_loss(trained, tokens), float(run.summary["val_loss"])
     if not abs(loss - expected) <= TOLERANCE:

@@ -60,10 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     """Trace a few training steps, print where their time goes and write the trace.
 
-    Args:
-        overrides: of the configuration, as for train.py.
-        out: the trace file; by default a new one in runs/profiles.
-
     Raises:
         UserError: if the configuration is invalid, or `out` exists or cannot be written. Nothing has been written then.
     """
@@ -142,14 +138,7 @@ class Clock:
 
 
 def training_step(config: Mapping[str, Any], corpus: str, hardware: Any, clock: Clock) -> "Callable[[], torch.Tensor]":
-    """A function that takes one training step of a configuration per call and returns its loss.
-
-    Args:
-        config: resolved.
-        corpus: the choice of `data`, used in the cache's name.
-        hardware: the configuration's trainer.
-        clock: times the phases on its device.
-    """
+    """A function that takes one training step of a resolved configuration per call and returns its loss."""
     from posenc.config.instantiate import build
     from posenc.training.experiment import Experiment
 

@@ -4,9 +4,7 @@ import sys
 from pathlib import Path
 
 from posenc.config.command_line import Arguments, one_sentence_errors
-
-TIMEOUT = 60.0
-"""Default seconds to wait for W&B's server."""
+from posenc.tracking.client import TIMEOUT
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,15 +14,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | None) -> "Iterator[tuple[Any, Study]]":
-    """Parse the command line of a study, add the given runs, and print the missing ones for --todo.
+    """Parse the command line of a study, whose parser has its own options; yields the arguments, and the study.
 
-    Args:
-        parser: with the study's own options.
-        folder: default folder of the study.
-        arguments: by default those of the process.
-
-    Yields:
-        The parsed arguments, and the study.
+    Before that it adds the given runs, and prints the missing ones for --todo.
     """
     parser.add_argument("folders", nargs="*", type=Path, help="folders whose finished runs are added, recursively")
     parser.add_argument("--results", type=Path, default=folder, help="folder with plan.yaml; default: %(default)s")

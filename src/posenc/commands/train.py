@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(conf: Path = CONF) -> None:
-    """The command line, parsed by Hydra except for --help and --version.
-
-    Args:
-        conf: the folder of the configuration files.
-    """
+    """The command line, parsed by Hydra except for --help and --version."""
     arguments = set(sys.argv)
     if arguments & {"-h", "--help"}:
         from posenc.config.help import manual

@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from posenc.analysis.wandb_runs import TIMEOUT, parse_source, public_api, read_group, wandb_errors
+from posenc.analysis.wandb_runs import parse_source, public_api, read_group, wandb_errors
 from posenc.config.command_line import one_sentence_errors
-from posenc.tracking.client import within
+from posenc.tracking.client import TIMEOUT, within
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -24,16 +24,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def report(source: str, baseline: str | None = None, draft: bool = False, timeout: float = TIMEOUT) -> str:
-    """Read a sweep from W&B's server, and save its comparison there.
-
-    Args:
-        source: wandb://entity/project/group.
-        baseline: the scheme that the others are compared with; by default the sinusoid, if it is there.
-        draft: whether it is visible only to its owner.
-        timeout: seconds to wait for each request.
-
-    Returns:
-        The URL of the report.
+    """Read a sweep from W&B's server, and save its comparison there; returns its URL.
 
     Raises:
         UserError: if a package, the key, the runs or the baseline are missing, or the server does not respond.

@@ -32,17 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
     """Add the losses with masked offsets of each finished run without an intervention to ablation.csv.
 
-    Its columns are those of the run's key, the masked offset, 0 for none, and the loss.
-
-    Args:
-        study: its existing rows are kept.
-        folders: contain the runs, with their checkpoints.
-        cache: token cache.
+    Its columns are those of the run's key, the masked offset, 0 for none, and the loss; existing rows are kept.
     """
     from posenc.analysis.results import BACKBONE, KEY_COLUMNS
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
-    from posenc.evaluation.validation_text import validation_text
     from posenc.storage.atomic import atomic_write
     from posenc.storage.csv_files import read_csv, to_csv
 
@@ -55,7 +49,7 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
             continue
         try:
             trained = load(Path(run.source))
-            losses = losses_without(trained, validation_text(trained, cache))
+            losses = losses_without(trained, trained.validation_text(cache))
         except UserError as error:
             print(f"{run.name} is not evaluated: {error}", file=sys.stderr)
             continue

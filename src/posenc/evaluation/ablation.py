@@ -12,12 +12,7 @@ OFFSETS = (1, 2, 3, 17)
 
 
 def losses_without(trained: Trained, tokens: Tokens) -> dict[int, float]:
-    """Nats per token on the run's validation windows: unmodified under key 0, and with each of OFFSETS masked.
-
-    Args:
-        trained: a model whose attention has logits.
-        tokens: the validation split.
-    """
+    """Nats per token on the run's validation windows: unmodified under key 0, and with each of OFFSETS masked."""
     model = trained.model
     scheme, heads = model.scheme, trained.config["model"]["heads"]
     losses = {0: own_validation_loss(trained, tokens)}

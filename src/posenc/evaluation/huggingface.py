@@ -26,14 +26,7 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "swiglu": "silu"}
 
 @dataclass(frozen=True)
 class Architecture:
-    """An architecture of transformers.
-
-    Attributes:
-        name: for messages.
-        supports: the supported values of each key.
-        config: creates its part of config.json.
-        weights: creates its weights.
-    """
+    """An architecture of transformers: the values of each key it supports, its part of config.json, its weights."""
 
     name: str
     supports: Mapping[str, tuple[Any, ...]]

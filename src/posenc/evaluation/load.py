@@ -1,4 +1,4 @@
-"""Loads the model of a finished run."""
+"""Loads a finished run: its model, and its validation text."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from posenc.storage.reading import read_mapping
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from posenc.data.cache import Tokens
     from posenc.data.tokenizers import Tokenizer
     from posenc.model import Transformer
     from posenc.objectives.objective import Objective
@@ -20,27 +21,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model.
-
-    Attributes:
-        model: with the weights of the last checkpoint, on the CPU.
-        objective: of the run.
-        tokenizer: of the run.
-        config: the full configuration.
-    """
+    """A trained model with the weights of its last checkpoint, on the CPU, and the full configuration of its run."""
 
     model: "Transformer"
     objective: "Objective"
     tokenizer: "Tokenizer"
     config: dict[str, Any]
 
+    def validation_text(self, cache: Path) -> "Tokens":
+        """The tokens of the validation split of the run's text.
+
+        Args:
+            cache: the user's; the run's configuration, which names another, may be untrusted.
+
+        Raises:
+            UserError: if the text cannot be read, or has changed.
+        """
+        from posenc.config.instantiate import build
+        from posenc.config.schema import check_groups
+        from posenc.data.prepare import open_split
+
+        check_groups(self.config, ["data"])
+        corpus = build(self.config, "data")
+        if corpus.fingerprint() != self.config.get("text"):
+            raise UserError("its text has changed since it was trained")
+        return open_split(corpus, self.tokenizer, cache, str(self.config["choices"].get("data")), "valid")
+
 
 def newest(paths: Sequence[Path]) -> Path:
-    """The most recently started run directory among these paths and inside them; prints it if there are several.
-
-    Args:
-        paths: run directories, such as the expansion of runs/kjv_tiny/rope/seed0-*, or parent folders.
-    """
+    """The most recently started run directory among these paths and inside them; prints it if there are several."""
     files = [file for path in paths for file in (path / "config.yaml", *path.glob("**/seed*/config.yaml"))]
     found = [file for file in files if file.exists()]
     if not found:

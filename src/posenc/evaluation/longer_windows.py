@@ -28,9 +28,6 @@ def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
 
     The text is cut into spans of the longest window, evenly spaced over the split, and each span into as many windows
     as fit. So all lengths use the same text, except for the rest of a span that is shorter than a window.
-
-    Args:
-        tokens: the validation split.
     """
     context, ahead = trained.config["context"], trained.objective.lookahead
     lengths = {times: round(context * times) for times in TIMES}

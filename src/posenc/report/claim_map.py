@@ -132,13 +132,7 @@ def table(points: Sequence[Point], unit: int) -> str:
 
 
 def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
-    """One row per scheme with runs of one budget, by rising loss, in Markdown.
-
-    Args:
-        results: of one corpus and setting.
-        tokens: the budget.
-        unit: tokens in a unit of budget.
-    """
+    """One row per scheme with runs of one budget, by rising loss, in Markdown."""
     of_budget = [result for result in results if result.tokens == tokens]
     own = {result.seed: result.val_loss for result in of_budget if result.pos == ARM}
     rows = []

@@ -49,7 +49,7 @@ def table(comparison: Comparison) -> str:
 def _common(panel: Panel, arm: Arm) -> Row:
     return {
         "setting": panel.title,
-        "comparison": panel.kind,
+        "comparison": "tuned" if panel.tuned else "matched",
         "scheme": arm.scheme,
         "baseline": panel.baseline,
         "seeds": len(arm.runs),

@@ -155,11 +155,7 @@ def _grid(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
 
 
 def save_all(comparison: Comparison, folder: Path) -> list[str]:
-    """Write curves.png, curves.svg, heads.png if a score rises, lengths.png if longer windows were evaluated.
-
-    Returns:
-        The names of the files written.
-    """
+    """Write curves.png, curves.svg, heads.png if a score rises, lengths.png if evaluated; returns their names."""
     both = curves(comparison)
     figures = {"curves.png": both, "curves.svg": both}
     if any(scores(panel) for panel in comparison.panels):

@@ -191,11 +191,13 @@ def _change(change: Estimate) -> str:
 
 
 def gaps(found: Extrapolation) -> list[str]:
-    """Why lengths were not evaluated."""
-    return [
-        f"Not evaluated: {', '.join(schemes)} at {', '.join(f'{times:g}x' for times in where)}: {reason}"
-        for schemes, where, reason in found.gaps
-    ]
+    """Why lengths were not evaluated, for all schemes with the same reason at the same lengths."""
+    schemes: dict[str, list[str]] = {}
+    for row in found.rows:
+        for reason in dict.fromkeys(row.no_entry.values()):
+            where = ", ".join(f"{times:g}x" for times, why in row.no_entry.items() if why == reason)
+            schemes.setdefault(f"{where}: {reason}", []).append(row.scheme)
+    return [f"Not evaluated: {', '.join(names)} at {gap}" for gap, names in schemes.items()]
 
 
 def reproduction(found: Reproduction) -> str:

@@ -20,8 +20,6 @@ class Table:
 
     Attributes:
         title: shown on the terminal.
-        head: the column names.
-        rows: the cells of each row.
         caption: shown above the table on the web page.
     """
 
@@ -116,13 +114,7 @@ def reproduction(found: Reproduction) -> Table:
 
 
 def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -> Table:
-    """One row per scheme: bits per byte at each length.
-
-    Args:
-        panel: the panel.
-        found: its results in longer windows.
-        intervals: whether to show intervals, which makes the table wider.
-    """
+    """One row per scheme: bits per byte at each length, with their intervals or, in 80 columns, without."""
     rows = []
     for row in found.rows:
         cells = [interval(row.bits.get(multiple)).partition(" ") for multiple in found.lengths]

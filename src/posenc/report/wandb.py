@@ -13,12 +13,7 @@ PLOTTED = ("val_loss", "train_loss", "previous_token", "induction")
 
 
 def build(comparison: Comparison, entity: str, project: str) -> Any:
-    """Build the report, without saving it.
-
-    Args:
-        comparison: of runs on W&B's server; each panel gets its own curves, grouped by scheme.
-        entity, project: of the report.
-    """
+    """Build the report of runs on W&B's server, without saving it; each panel gets its own curves by scheme."""
     import wandb_workspaces.reports.v2 as reports
 
     blocks: list[Any] = []

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from posenc.analysis.comparison import Comparison, compare
 from posenc.analysis.sweep import Sweep, read_folder
-from posenc.analysis.wandb_runs import TIMEOUT, WANDB, parse_source, read_group
+from posenc.analysis.wandb_runs import WANDB, parse_source, read_group
 from posenc.errors import UserError
 from posenc.report import terminal
 from posenc.storage.atomic import atomic_write, check_writable
+from posenc.tracking.client import TIMEOUT
 
 
 def report(
@@ -20,13 +21,7 @@ def report(
 ) -> None:
     """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
 
-    Args:
-        source: runs/<experiment>, or wandb://entity/project/group.
-        baseline: the scheme that the others are compared with; by default the sinusoid, if it is there.
-        out: folder of the report; by default that of the runs, or report-<group> for W&B.
-        results: folder for the curves, with command and commit; None to skip.
-        busy: whether the machine did other work during the runs, so that their seconds are not comparable.
-        timeout: seconds to wait for each W&B request.
+    The arguments are those of `posenc report`.
 
     Raises:
         UserError: if there are no runs, no such baseline, or the folder cannot be written.

@@ -16,6 +16,9 @@ from posenc.compat import wandb_service
 
 _T = TypeVar("_T")
 
+TIMEOUT = 60.0
+"""Default seconds to wait for the server when runs are read from it."""
+
 GRACE = 3.0
 """Seconds that W&B's service has to exit before it is killed."""
 
@@ -99,10 +102,6 @@ def reach(wandb: Any, timeout: float) -> None:
 
 def ping(url: str, timeout: float) -> None:
     """Check that a server responds, with any status.
-
-    Args:
-        url: of the server.
-        timeout: seconds to wait.
 
     Raises:
         OSError: if it does not respond in time.

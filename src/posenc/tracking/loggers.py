@@ -50,15 +50,17 @@ def weights_and_biases(
         "id": directory.run_id(_sweep_agent_id()),
         "resume": "allow",
     }
-    run = start(directory, settings, timeout, upload, artifact)
-    return [] if run is None else [run]
+    return start(directory, settings, timeout, upload, artifact)
 
 
 def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001
     """TensorBoard files in the run directory: `tensorboard --logdir runs` shows all runs."""
-    from posenc.tracking.tensorboard_logger import start
-
-    return start(directory)
+    try:
+        from posenc.tracking.tensorboard_logger import TensorBoard
+    except ImportError:
+        print("TensorBoard is not installed (`pip install tensorboard`): logging to metrics.csv only.", flush=True)
+        return []
+    return [TensorBoard(directory)]
 
 
 def _sweep_agent_id() -> str | None:

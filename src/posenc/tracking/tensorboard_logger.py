@@ -5,25 +5,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from lightning.pytorch.loggers import Logger
+from torch.utils.tensorboard import SummaryWriter
 
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import to_wandb
 
 
 class TensorBoard(Logger):
-    """Logs one run. When it resumes, steps logged after the last checkpoint are purged.
-
-    Args:
-        writer: the class SummaryWriter.
-        directory: the run directory.
-    """
+    """Logs one run. When it resumes, steps logged after the last checkpoint are purged."""
 
     wants_best = False
 
-    def __init__(self, writer: Any, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory) -> None:
         super().__init__()
-        self.directory, self._class = directory, writer
-        self._writer: Any = None
+        self.directory = directory
+        self._writer: SummaryWriter | None = None
 
     @property
     def name(self) -> str:
@@ -39,7 +35,7 @@ class TensorBoard(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log a row of metrics.csv, under the same names as for W&B."""
         if self._writer is None:
-            self._writer = self._class(self.directory.path / "tensorboard", purge_step=step)
+            self._writer = SummaryWriter(self.directory.path / "tensorboard", purge_step=step)
         for name, value in to_wandb(metrics).items():
             if name != "step":
                 self._writer.add_scalar(name, value, step)
@@ -53,13 +49,3 @@ class TensorBoard(Logger):
         """Flush and close."""
         if self._writer is not None:
             self._writer.close()
-
-
-def start(directory: RunDirectory) -> list[TensorBoard]:
-    """The logger; empty, with a message, if TensorBoard is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        print("TensorBoard is not installed (`pip install tensorboard`): logging to metrics.csv only.", flush=True)
-        return []
-    return [TensorBoard(SummaryWriter, directory)]

@@ -34,27 +34,30 @@ class WeightsAndBiases(Logger):
 
     Args:
         wandb: the module.
-        run: the W&B run.
-        warnings: those of its service.
+        mode: online or offline.
         directory: the run directory, with the curve so far.
-        logged: the last step that W&B already has.
-        upload: seconds to wait for the upload at the end.
-        artifact: whether to also upload the last and best checkpoints and the curves.
+        settings: arguments of `wandb.init`.
+        timeout, upload, artifact: as in `loggers.weights_and_biases`.
     """
 
     def __init__(
         self,
         wandb: Any,
-        run: Any,
-        warnings: list[str],
+        mode: str,
         directory: RunDirectory,
-        logged: int,
+        settings: Mapping[str, Any],
+        timeout: float,
         upload: float,
         artifact: bool,
     ) -> None:
         super().__init__()
-        self.wandb, self.run, self.warnings, self.upload = wandb, run, warnings, upload
-        self.directory, self.logged, self.wants_best = directory, logged, artifact
+        self.wandb, self.directory, self.upload, self.wants_best = wandb, directory, upload, artifact
+        self.logged = NONE if mode == "online" else last_step(directory.path)
+        self.warnings = listen(wandb)
+        self.run = run = _new_run(wandb, mode, settings, timeout)
+        if mode == "online":
+            self.logged = run.step - 1  # the server knows where a resumed run continues
+            print(f"W&B: {run.url}", flush=True)
         self.files = os.path.relpath(os.path.dirname(run.dir))
         # A resumed run has one segment per session, and all of them must be synced.
         self.sync = (
@@ -134,61 +137,46 @@ def _reason(error: BaseException) -> str:
 
 def start(
     directory: RunDirectory, settings: Mapping[str, Any], timeout: float, upload: float, artifact: bool
-) -> WeightsAndBiases | None:
+) -> list[WeightsAndBiases]:
     """Start a W&B run: online if there is a key and the server responds in time, otherwise offline.
 
-    Prints the URL of an online run at once, and how to upload an offline run at the end.
-
-    Args:
-        directory: the run directory.
-        settings: arguments of `wandb.init`.
-        timeout: seconds to wait for the server, once to check that it responds and once to start the run.
-        upload: seconds to wait for the upload at the end.
-        artifact: whether to also upload the last and best checkpoints and the curves.
+    Prints the URL of an online run at once, and how to upload an offline run at the end. Arguments as in
+    `WeightsAndBiases`.
 
     Returns:
-        The logger; None if W&B is missing or broken.
+        The logger; none if W&B is missing or broken.
     """
     try:
         wandb = load()
     except Exception as error:
         missing = isinstance(error, ImportError) and error.name == "wandb"
         _print_unavailable("is not installed" if missing else f"cannot be used ({_reason(error)})")
-        return None
+        return []
+    options = (directory, settings, timeout, upload, artifact)
     mode, why = os.environ.get("WANDB_MODE", "online"), ""
     mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)  # deprecated names
     try:
         if mode == "online":
             try:
                 reach(wandb, timeout)
-                return _start(wandb, directory, settings, mode, timeout, upload, artifact)
+                return [WeightsAndBiases(wandb, mode, *options)]
             except Exception as error:  # no network error may stop the run
                 mode, why = "offline", f" ({_reason(error)})"
                 shut_down(wandb)
-        logger = _start(wandb, directory, settings, mode, timeout, upload, artifact)
+        logger = WeightsAndBiases(wandb, mode, *options)
     except BaseException as error:
         shut_down(wandb)
         if not isinstance(error, Exception):  # stopped by a signal
             raise
         _print_unavailable(f"cannot be used ({_reason(error)})")
-        return None
+        return []
     if mode == "offline":
         view = f"wandb leet {logger.files}"
         logger.hint = f"W&B is offline{why}: view this run with `{view}`, upload it with `{logger.sync}`."
-    return logger
+    return [logger]
 
 
-def _start(
-    wandb: Any,
-    directory: RunDirectory,
-    settings: Mapping[str, Any],
-    mode: str,
-    timeout: float,
-    upload: float,
-    artifact: bool,
-) -> WeightsAndBiases:
-    logged = NONE if mode == "online" else last_step(directory.path)
-    warnings = listen(wandb)
+def _new_run(wandb: Any, mode: str, settings: Mapping[str, Any], timeout: float) -> Any:
     quiet = wandb.Settings(
         silent=True,
         console="off",
@@ -200,10 +188,7 @@ def _start(
     for metric in ("step", "tokens"):
         run.define_metric(metric)
     run.define_metric("*", step_metric="step")
-    if mode == "online":
-        logged = run.step - 1  # the server knows where a resumed run continues
-        print(f"W&B: {run.url}", flush=True)
-    return WeightsAndBiases(wandb, run, warnings, directory, logged, upload, artifact)
+    return run
 
 
 def _print_unavailable(why: str) -> None:
