@@ -26,7 +26,6 @@ settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
-SCHEMES = ("none", "learned", "sinusoidal", "rope")
 
 CLOCK = ("seconds", "tokens_per_s", "mfu")
 """Columns of metrics.csv that no two runs share."""

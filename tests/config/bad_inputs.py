@@ -1,6 +1,6 @@
-"""Wrong command lines of train.py, with the exit code and the sentence that each is answered with.
+"""Wrong command lines of train.py, with the sentence that each is answered with.
 
-Every answer is one line on stderr, and leaves nothing behind. 2 is for what is found before training.
+Every answer is one line on stderr, leaves nothing behind, and has exit code 2, for what is found before training.
 """
 
 from collections.abc import Callable

@@ -44,6 +44,7 @@ def unreadable_within(path: str) -> Wrong:
 
 WRONG_TEXTS = [
     train("data=text", "data.path is missing"),
+    train("data=text data.path=", "data.path is missing"),
     train("data=text data.path=~/nowhere.txt", "/nowhere.txt does not exist"),
     train("data=text data.path=/nowhere.txt", "data.path=/nowhere.txt does not exist"),
     train("data=text data.path={root}/conf/pos", "/conf/pos has no text files: expected .txt, .jsonl, .parquet"),

@@ -27,7 +27,6 @@ class Wrong:
         environment: variables beside the usual.
         without: a package that cannot be imported.
         program: a script, or a module of the package.
-        code: the exit code.
     """
 
     arguments: tuple[str, ...]
@@ -37,7 +36,6 @@ class Wrong:
     environment: Mapping[str, str] = field(default_factory=dict)
     without: str = ""
     program: str = "train.py"
-    code: int = 2
 
     @property
     def forbids(self) -> bool:
@@ -51,9 +49,9 @@ class Wrong:
         return f"{self.program} {' '.join(self.arguments)}{missing}"[:100].encode("ascii", "replace").decode()
 
 
-def train(line: str, sentence: str, code: int = 2, without: str = "") -> Wrong:
+def train(line: str, sentence: str, without: str = "") -> Wrong:
     """A case whose arguments have no spaces in them."""
-    return Wrong(tuple(line.split()), sentence, without=without, code=code)
+    return Wrong(tuple(line.split()), sentence, without=without)
 
 
 @dataclass(frozen=True)

@@ -60,14 +60,10 @@ class Toy:
             out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def run(self, name: str = "smoke") -> Path:
-        """The directory of the one run of an experiment."""
-        (path,) = (self.folder / "runs" / name / "rope").iterdir()
+    def run(self) -> Path:
+        """The directory of the one run."""
+        (path,) = (self.folder / "runs" / "smoke" / "rope").iterdir()
         return path
-
-    def rows(self, name: str = "smoke") -> list[dict[str, str]]:
-        """metrics.csv, less what depends on the clock."""
-        return curve(self.run(name))
 
     def weights(self) -> dict[str, Any]:
         """By name, of the last checkpoint."""
@@ -93,7 +89,7 @@ def same_curve(toy: Toy, other: Toy) -> bool:
     heads = [(one.run() / "attention.csv").read_text() for one in (toy, other)]
     ours, theirs = (one.weights() for one in (toy, other))
     same_weights = ours.keys() == theirs.keys() and all(ours[name].equal(theirs[name]) for name in ours)
-    return toy.rows() == other.rows() and heads[0] == heads[1] and same_weights and not other.leftovers()
+    return curve(toy.run()) == curve(other.run()) and heads[0] == heads[1] and same_weights and not other.leftovers()
 
 
 def _as_from_a_terminal() -> None:

@@ -24,6 +24,7 @@ from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_csv
 from tests import warm
 from tests.conftest import ROOT, clean_environment, only, python
+from tests.faults.devices import process_of
 from tests.warm import Started
 
 TINY = ("experiment=smoke", "logger=csv", "steps=24", "log_every=3", "eval_every=6", "pos=t5", "eval_windows=6")
@@ -189,14 +190,6 @@ def rows_of(runs: Path) -> int:
     return sum(len(read_csv(file)) for file in runs.rglob("metrics.csv"))
 
 
-def process_of(rank: str, parent: int) -> int:
-    """The id of the process of a rank."""
-    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        if f"RANK={rank}".encode() in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
-            return int(child)
-    raise AssertionError(f"no process has rank {rank}")
-
-
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ranks are found in /proc")
 ENDLESS = (*TINY, *FSDP, "steps=120000")
 
@@ -216,7 +209,7 @@ def begun(tmp_path: Path, *command: str) -> Started:
 )
 def test_when_a_rank_is_killed_all_end_and_one_says_so(start, last, tmp_path):
     with begun(tmp_path, *start, "train.py", *ENDLESS, *last) as process:
-        os.kill(process_of("1", process.pid), signal.SIGKILL)
+        os.kill(process_of(1, process.pid), signal.SIGKILL)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     ours = [line for line in errors.splitlines() if line.startswith("train.py: ")]
@@ -242,7 +235,7 @@ def test_a_signal_reaches_the_ranks_which_save_the_run(signum, name, tmp_path):
 @LINUX
 def test_no_rank_outlives_the_process_that_started_it(tmp_path):
     with begun(tmp_path, "train.py", *ENDLESS, "trainer.devices=2") as process:
-        ranks = [Path(f"/proc/{process_of(rank, process.pid)}") for rank in ("0", "1")]
+        ranks = [Path(f"/proc/{process_of(rank, process.pid)}") for rank in (0, 1)]
         process.kill()
         process.communicate(timeout=60)
     while any(map(runs_on, ranks)):

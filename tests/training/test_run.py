@@ -115,18 +115,6 @@ def test_the_experiment_s_name_and_the_logger_do_not_change_the_curve(train, fin
     assert curve(other) == curve(run)
 
 
-def test_a_run_killed_after_its_last_checkpoint_still_gets_its_summary(train, finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "runs")
-    run = only(tmp_path / "runs" / "smoke" / "rope")
-    (run / "summary.json").unlink()
-    result = train(*TINY)
-    assert result.returncode == 0, result.stderr
-    whole = only(finished / "smoke" / "rope")
-    assert curve(run) == curve(whole)
-    values = [json.loads((folder / "summary.json").read_text())["val_loss"] for folder in (run, whole)]
-    assert values[0] == values[1]
-
-
 def test_a_text_that_has_changed_under_its_path_is_another_run(train, tmp_path):
     book = tmp_path / "book.txt"
     for word in ("first", "second"):

@@ -40,7 +40,10 @@ def _name_of(default: str, path: Any) -> str:
 def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:
     """The configuration that train.py would use with these overrides, and the choice in each group."""
     configuration = with_hydra(conf, overrides)
-    return without_hydra(configuration), dict(configuration.hydra.runtime.choices)
+    choices = dict(configuration.hydra.runtime.choices)
+    with open_dict(configuration):
+        del configuration["hydra"]
+    return configuration, choices
 
 
 def with_hydra(conf: Path, overrides: Iterable[str]) -> DictConfig:
@@ -52,11 +55,3 @@ def with_hydra(conf: Path, overrides: Iterable[str]) -> DictConfig:
     GlobalHydra.instance().clear()  # an error in the middle of composing leaves it set
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
         return compose("config", overrides=list(overrides), return_hydra_config=True)
-
-
-def without_hydra(configuration: DictConfig) -> DictConfig:
-    """A copy without the key `hydra`."""
-    copied = configuration.copy()
-    with open_dict(copied):
-        del copied["hydra"]
-    return copied

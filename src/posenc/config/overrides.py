@@ -11,10 +11,11 @@ from hydra.core.override_parser.types import Glob, IntervalSweep, Override, Rang
 from omegaconf import OmegaConf
 
 from posenc.compat import hydra_arguments
-from posenc.config.compose import with_hydra, without_hydra
+from posenc.config.compose import composed, with_hydra
 from posenc.config.files import choices_in
 from posenc.config.schema import check, nearest
 from posenc.errors import UserError, first_line
+from posenc.storage.atomic import check_writable
 
 HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.")
 """The keys of Hydra that can be set; the others control where it writes, what it logs and what it calls."""
@@ -202,8 +203,6 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     Raises:
         UserError: if a key is unknown or a value invalid.
     """
-    from posenc.storage.atomic import check_writable
-
     unknown = unknown_key(arguments, conf)
     if unknown is not None:
         raise UserError(unknown)
@@ -213,7 +212,7 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     if runs > MAX_RUNS:
         raise UserError(f"these are {runs:,} runs: a sweep has at most {MAX_RUNS:,}")
     swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
-    config = with_hydra(conf, [*fixed, *(f"{override.key_or_group}={values_of(override)[0]}" for override in swept)])
-    values: Any = OmegaConf.to_container(without_hydra(config), resolve=True, throw_on_missing=True)
+    first = (f"{override.key_or_group}={values_of(override)[0]}" for override in swept)
+    values: Any = OmegaConf.to_container(composed(conf, [*fixed, *first])[0], resolve=True, throw_on_missing=True)
     settings = check(values)
     check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)

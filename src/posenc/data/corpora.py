@@ -112,7 +112,6 @@ class TextFiles(_Cut):
     """Local .txt, .jsonl or .parquet files, also .gz and .xz: a file, a folder or a glob.
 
     Args:
-        path: the file, folder or glob.
         field: the key or column with a document's text (.jsonl, .parquet).
         separator: the line that ends a document (.txt); None if a file is one text.
 

@@ -1,6 +1,7 @@
 """Checkpoint files, step-<step>-<16 digits of the SHA-256>.ckpt, whose name allows verifying them."""
 
 import hashlib
+import pickle
 import re
 import warnings
 from pathlib import Path
@@ -57,8 +58,6 @@ def load(file: Path) -> dict[str, Any]:
     Raises:
         UserError: if it is not a checkpoint, or contains anything but tensors and plain data.
     """
-    import pickle
-
     import torch
 
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
-from posenc.storage.reading import read_mapping
+from posenc.storage.reading import check_types, read_mapping
 
 FILE = "lengths.json"
 FORMAT = 1
@@ -87,18 +87,13 @@ def read(run: Path) -> Lengths | None:
     Raises:
         UserError: if it is damaged, or from another format or run.
     """
-    from pydantic import TypeAdapter
-
     file = run / FILE
     if not file.exists():
         return None
     content = read_mapping(file)
     if content.pop("format", None) != FORMAT:
         raise UserError(f"{file} cannot be used: it is from another version")
-    try:
-        lengths = TypeAdapter(Lengths).validate_python(content)
-    except ValueError as error:
-        raise UserError(f"{file} cannot be used: it is damaged, or not written by this program") from error
+    lengths: Lengths = check_types(file, content, Lengths)
     if lengths.run != name_of(run):
         raise UserError(f"{file} cannot be used: it belongs to {lengths.run}")
     if tuple(entry.times for entry in lengths.entries) != TIMES:

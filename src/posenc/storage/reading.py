@@ -73,8 +73,8 @@ def read_mapping(file: Path) -> dict[str, Any]:
     return content
 
 
-def check_types(file: Path, content: Any, expected: Any) -> None:
-    """Check the plain data in a file against a type, such as a TypedDict; other keys are ignored.
+def check_types(file: Path, content: Any, expected: Any) -> Any:
+    """The plain data of a file as a type, such as a TypedDict or a dataclass; other keys are ignored.
 
     Raises:
         UserError: names the first key that is missing or has the wrong type.
@@ -82,7 +82,7 @@ def check_types(file: Path, content: Any, expected: Any) -> None:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        TypeAdapter(expected).validate_python(content)
+        return TypeAdapter(expected).validate_python(content)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"])) or "its content"
         raise UserError(f"{file} cannot be read: {where} is missing or invalid") from error

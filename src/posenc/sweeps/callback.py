@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from posenc.config.command_line import broken_pipe
+from posenc.config.command_line import broken_pipe, one_sentence_errors
 from posenc.config.overrides import parsed, values_of
 from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, UserError
@@ -25,7 +25,6 @@ from posenc.storage.run_directory import FAILED_JOBS, HOLDER, failed_jobs, find_
 
 FAILURES_FILE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""
-
 
 RUNS = "POSENC_RUNS"
 """Environment variable with the number of jobs of a sweep."""
@@ -101,8 +100,6 @@ class Comparison(Callback):
             print(f"Run {number + 1} of {runs}{estimate}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        from posenc.config.command_line import one_sentence_errors
-
         folder = Path(config.hydra.sweep.dir)
         code = 0
         try:

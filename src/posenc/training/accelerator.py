@@ -34,15 +34,7 @@ On a smaller GPU steps take longer than estimated, so compiling pays off there t
 
 @dataclass(frozen=True)
 class Hardware:
-    """Device, precision and compilation.
-
-    Args:
-        accelerator: "auto" uses a GPU if there is one.
-        precision: "auto" is bf16-mixed on hardware with fast bf16 matmuls, otherwise 32-true.
-        compile: whether to torch.compile model and loss, as one graph; "auto" does so on a CUDA GPU if `for_run`
-            estimates that it pays off.
-        cuda_graphs: whether to capture the compiled step in a CUDA graph, for models so small that launching a kernel
-            takes longer than running it.
+    """Device, precision and compilation; conf/trainer explains each argument.
 
     Raises:
         ValueError: if the device is not available.
@@ -141,11 +133,6 @@ class DataParallel(Hardware):
 
     The batches, their order and the loss are those of a single device. The ranks may have been started by torchrun or
     srun, on one node or several; otherwise they are started here.
-
-    Args:
-        accelerator, precision, compile: as in `Hardware`.
-        devices: per node; "auto" is the number of ranks that have been started, otherwise all GPUs.
-        timeout: seconds a rank waits for another before it considers it dead.
 
     Raises:
         ValueError: if the device is not available.

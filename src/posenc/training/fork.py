@@ -33,7 +33,6 @@ class _Length(TypedDict):
 class Fork:
     """The latest checkpoint of another run that is bitwise equal to the new run's state at that step."""
 
-    source: Path
     file: Path
     checkpoint: dict[str, Any]
 
@@ -64,12 +63,12 @@ class Fork:
         except UserError as error:
             raise UserError(f"fork_from={source}: {error}") from error
         _set_learning_rate(checkpoint, experiment, checkpoint_files.step(file))
-        return cls(source, file, {**checkpoint, "configuration": dict(experiment.config)})
+        return cls(file, {**checkpoint, "configuration": dict(experiment.config)})
 
     def into(self, directory: RunDirectory) -> None:
         """Copy the checkpoint and the rows, so that the run can be resumed from there."""
         for rows in ("metrics.csv", "attention.csv"):
-            shutil.copyfile(self.source / rows, directory.path / rows)
+            shutil.copyfile(self.file.parents[1] / rows, directory.path / rows)
         stem = checkpoint_files.stem(checkpoint_files.step(self.file))
         CheckpointIO().save_checkpoint(self.checkpoint, directory.checkpoints / stem)
 

@@ -34,14 +34,7 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True)
 class AdamW:
-    """AdamW (Loshchilov and Hutter 2019).
-
-    Args:
-        lr: peak learning rate.
-        betas: decay rates of the two moments.
-        weight_decay: on matrices only, not on norm weights and biases.
-        clip: maximum gradient norm.
-    """
+    """AdamW (Loshchilov and Hutter 2019), with weight decay on matrices only, not on norm weights and biases."""
 
     lr: Positive
     betas: tuple[Beta, Beta] = (0.9, 0.95)
