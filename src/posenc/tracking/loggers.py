@@ -28,13 +28,7 @@ def weights_and_biases(
 ) -> Loggers:
     """Weights & Biases: online with an API key, offline without one or if the server does not respond in time.
 
-    Args:
-        directory: the run directory, where W&B's files are also written.
-        config: the full configuration, logged with the run.
-        project, entity, tags: of the run; a W&B sweep agent overrides project and entity.
-        timeout: seconds to wait for the server, once to check that it responds and once to start the run.
-        upload: seconds to wait for the upload at the end.
-        artifact: whether to also upload the last and best checkpoints and the curves as files.
+    A W&B sweep agent overrides project and entity.
     """
     from posenc.tracking.wandb_logger import start
 

@@ -37,7 +37,7 @@ class WeightsAndBiases(Logger):
         mode: online or offline.
         directory: the run directory, with the curve so far.
         settings: arguments of `wandb.init`.
-        timeout, upload, artifact: as in `loggers.weights_and_biases`.
+        timeout, upload, artifact: as in conf/logger/wandb.yaml.
     """
 
     def __init__(
