@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from posenc.analysis.comparison import compare
 from posenc.analysis.sweep import read_folder
 
 CONFIG = "choices: {pos: rope}\nseed: 0\nsteps: 20\n"
@@ -37,6 +38,10 @@ def test_what_this_program_writes_is_read_without_a_word(tmp_path):
         ({"summary": json.dumps({**SUMMARY, "parameters": 10**400})}, "parameters is missing or invalid"),
         ({"summary": json.dumps({**SUMMARY, "val_loss": 0})}, "val_loss is missing or invalid"),
         ({"config": CONFIG.replace("rope", '"a\\x1b[2J"')}, "must be a plain folder name"),
+        ({"config": CONFIG.replace("rope", "rope, 5: x")}, "choices.5.[key] is missing or invalid"),
+        ({"config": CONFIG.replace("20", "1" + "0" * 400)}, "steps is missing or invalid"),
+        ({"metrics": METRICS.replace("20,", "2000,")}, "it has more steps than steps=20"),
+        ({"metrics": METRICS.replace("1.0", "-1.0")}, "seconds must increase from validation to validation"),
         ({"metrics": METRICS + "20,300,3.0,2.0\n"}, "step must increase from validation to validation"),
         ({"metrics": METRICS.replace("tokens", "tokenz")}, "tokens must increase from validation to validation"),
         ({"metrics": METRICS.replace("3.0\n", "1e308\n")}, "the validation loss is 1e+308 from step 20 on"),
@@ -48,6 +53,22 @@ def test_what_does_not_fit_is_named_and_the_other_runs_are_compared(changed, not
     (told,) = sweep.notices
     assert notice in told
     assert [run.source for run in sweep.runs] == [str(tmp_path / "rope" / "seed0-a")]
+
+
+def test_a_scheme_validated_only_after_the_others_have_ended_is_not_compared(tmp_path):
+    header, early, late = METRICS.splitlines(keepends=True)
+    folder = write(tmp_path, config=CONFIG.replace("rope", "none"), metrics=header + early)
+    for summary in folder.glob("*/*/summary.json"):
+        summary.unlink()
+    (folder / "rope" / "seed0-a" / "metrics.csv").write_text(header + late)
+    comparison = compare(read_folder(folder))
+    assert [arm.scheme for arm in comparison.panels[0].arms] == ["none"]
+    assert "rope is not compared until one of its runs is finished" in comparison.notices
+
+
+def test_attention_heads_with_a_score_that_is_no_number_are_left_out(tmp_path):
+    rows = METRICS.replace("val_loss", "val_loss,previous_token,induction").replace(".0\n", ".0,0.5,inf\n")
+    assert compare(read_folder(write(tmp_path, metrics=rows, config=CONFIG))).panels[0].heads is None
 
 
 @pytest.mark.parametrize(

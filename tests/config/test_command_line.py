@@ -1,5 +1,6 @@
 """What a user types wrong is answered in one sentence, with exit code 2, and nothing is left behind."""
 
+import errno
 import io
 import subprocess
 import sys
@@ -52,6 +53,22 @@ def test_a_working_directory_that_may_not_be_entered_is_named(tmp_path):
     )
     result = subprocess.run([*as_a_user(), sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "the working directory cannot be used: Permission denied" in result.stderr
+
+
+def test_a_file_that_the_disk_refuses_is_named(capsys):
+    with pytest.raises(SystemExit) as ended, one_sentence_errors():
+        raise PermissionError(errno.EACCES, "Permission denied", "a.ckpt")
+    assert ended.value.code == 1
+    assert "a.ckpt could not be read or written: Permission denied" in capsys.readouterr().err
+
+
+def test_a_full_disk_behind_stdout_is_told_once():
+    code = "import posenc.config.command_line as c\nwith c.one_sentence_errors(): print('a')"
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (
+        1, "-c: stdout could not be read or written: No space left on device\n",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

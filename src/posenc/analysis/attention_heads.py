@@ -73,7 +73,7 @@ def dropped(run: Run, floor: float) -> float:
 def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnalysis | None:
     """The heads of a panel's arms; None if a run measured them never or only at its end."""
     runs = [run for arm in arms for run in arm.runs]
-    if not all(np.isfinite(run.curve["previous_token"]).sum() > 1 for run in runs):
+    if not all(np.isfinite(run.curve[score]).sum() > 1 for run in runs for score in SCORES):
         return None
     heads = tuple(head for arm in arms for head in _heads_at_the_end(arm.runs[0]))
     return HeadAnalysis(tuple(_row(arm, ngram) for arm in arms), ngram, heads)

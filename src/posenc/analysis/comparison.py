@@ -116,7 +116,11 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
     excluded = _differences(schemes, baseline, TUNED if sweep.search else ("pos",))
     comparable = {scheme: runs for scheme, runs in schemes.items() if scheme not in excluded}
     budget, compared, provisional = _budget(comparable, baseline)
-    kept = {scheme: [run.until(budget) for run in comparable[scheme] if run.last_step >= budget] for scheme in compared}
+    within = {
+        scheme: [run for run in comparable[scheme] if run.curve["step"][0] <= budget <= run.last_step]
+        for scheme in compared
+    }
+    kept = {scheme: [run.until(budget) for run in runs] for scheme, runs in within.items() if runs}
     early = provisional and min(len(run.curve["step"]) for runs in kept.values() for run in runs) < MIN_VALIDATIONS
     arms = [
         build_arm(scheme, of, () if early else kept.get(baseline, ()), budget, _diverged(sweep.diverged, of[0]))
@@ -137,7 +141,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         tuned=bool(sweep.search),
         one_machine=len(machines) < 2 and not busy,
         notices=(
-            *repeated, *excluded.values(), *_unfinished(comparable, compared),
+            *repeated, *excluded.values(), *_unfinished(comparable, kept),
             *_not_compared(arms, kept, baseline, early), *_about_seconds(machines, busy),
         ),
         ngram=ngram,
@@ -152,7 +156,7 @@ def _diverged(diverged: Sequence[Run], run: Run) -> int:
     return sum(other.scheme == run.scheme and _alike(other, run) for other in diverged)
 
 
-def _unfinished(schemes: Schemes, compared: Sequence[str]) -> Iterator[str]:
+def _unfinished(schemes: Schemes, compared: Collection[str]) -> Iterator[str]:
     for run in (run for every in schemes.values() for run in every if not run.finished):
         yield f"{run.name} is not finished: step {run.last_step} of {run.budget}"
     for scheme in schemes:

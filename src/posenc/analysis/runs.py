@@ -5,20 +5,25 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Lt
 from numpy.typing import NDArray
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.config.schema import NOT_IN_IDENTITY, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths
-from posenc.storage.reading import leaves, read_mapping
+from posenc.storage.reading import check_types, leaves, read_mapping
 from posenc.storage.run_directory import read_summary
 
 AXES = ("step", "tokens", "seconds")
 """The x axes of a curve."""
+
+MEASURABLE = (1e-6, 1e15)
+"""Range of the steps, tokens and seconds of a validation: a microsecond, and more tokens than there are of text."""
 
 DIVERGED = 1e6
 """Nats per token, far above the loss of an untrained model."""
@@ -125,10 +130,18 @@ def read_runs(directories: list[Path]) -> Iterator[Run | str]:
             yield f"{directory} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
 
 
+class _Config(TypedDict):
+    """The keys read from a configuration, besides the setting."""
+
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
+    choices: dict[str, str | None]
+    seed: Annotated[int, Ge(0), Lt(2**63)]
+    steps: Annotated[int, Ge(1), Lt(10**9)]
+
+
 def _read_run(directory: Path) -> Run:
     config = read_mapping(directory / "config.yaml")
-    if not (isinstance(config["choices"]["pos"], str) and type(config["seed"]) is type(config["steps"]) is int):
-        raise UserError(f"{directory / 'config.yaml'} was not written by this program")
+    check_types(directory / "config.yaml", config, _Config)
     check_plain("pos", config["choices"]["pos"])
     measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
     if not measured:
@@ -155,12 +168,15 @@ def run_of(
     """A run from its configuration, validation rows and summary.
 
     Raises:
-        UserError: if the rows are not in order.
+        UserError: if the rows are not in order, or beyond the run's steps.
     """
     curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
     for axis in AXES:
-        if not (np.isfinite(curve[axis]).all() and (np.diff(curve[axis]) > 0).all()):
+        low, high = MEASURABLE
+        if not ((curve[axis] >= low) & (curve[axis] <= high)).all() or not (np.diff(curve[axis]) > 0).all():
             raise UserError(f"{source} cannot be read: {axis} must increase from validation to validation")
+    if curve["step"][-1] > config["steps"]:
+        raise UserError(f"{source} cannot be read: it has more steps than steps={config['steps']}")
     setting = {key: canonical(value) for key, value in flat(config)}
     if "precision" in summary:
         setting["precision"] = summary["precision"]

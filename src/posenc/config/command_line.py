@@ -21,6 +21,7 @@ from posenc.config.overrides import MULTIRUN, SYNTAX_HINT, check_arguments, chec
 from posenc.config.secrets import check_no_secrets, redact
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, printable
+from posenc.storage.resource_errors import of_the_disk
 
 INTERRUPTED = 130
 
@@ -55,6 +56,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
                     raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
                 check_sweep(arguments, conf)
         yield
+        sys.stdout.flush()  # a full disk or a closed pipe is noticed here, not at exit
     except UserError as error:
         _leave(str(error), MISUSE)
     except (HydraException, OmegaConfBaseException) as error:
@@ -70,6 +72,12 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     except BrokenPipeError:
         end = broken_pipe()
         _leave(str(end), end.exit_code)
+    except OSError as error:
+        if not of_the_disk(error):
+            raise
+        if error.filename is None:
+            discard_stdout()
+        _leave(f"{error.filename or 'stdout'} could not be read or written: {error.strerror}", FAILED)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("posenc"):
             raise
@@ -104,9 +112,14 @@ def check_working_directory() -> None:
         raise UserError(f"the working directory cannot be used: {error.strerror}; change to another one") from error
 
 
+def discard_stdout() -> None:
+    """Discard what cannot be written to stdout; otherwise Python reports the error again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def broken_pipe() -> Stopped:
     """The error for a broken pipe, as in `train.py | head`."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python reports it again at exit
+    discard_stdout()
     return Stopped(signal.SIGPIPE, "stdout was closed (broken pipe)")
 
 

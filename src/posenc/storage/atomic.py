@@ -22,7 +22,7 @@ def atomic_write(file: Path, content: str | bytes | memoryview) -> None:
         RunError: if the disk is full, or another I/O error occurs.
     """
     data = content.encode() if isinstance(content, str) else content
-    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
+    partial = file.parent / (f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
     with disk_errors(file, lambda: f"{len(data):,} bytes"):
         try:
             with partial.open("xb") as stream:  # x: never writes through an existing file or link

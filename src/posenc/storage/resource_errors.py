@@ -40,7 +40,7 @@ def resource_errors(cfg: DictConfig) -> Iterator[None]:
         sizes = ", ".join(f"{key}={OmegaConf.select(cfg, key)}" for key in SIZES)
         raise RunError(f"out of memory: lower one of {sizes}") from error
     except OSError as error:
-        if not _of_the_disk(error):
+        if not of_the_disk(error):
             raise
         file = error.filename or "a file or stdout"
         raise RunError(f"{file} could not be read or written: {error.strerror}") from error
@@ -59,7 +59,7 @@ def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not _of_the_disk(error):
+        if not of_the_disk(error):
             raise
         reason = error.strerror
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -75,6 +75,6 @@ def out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(message in str(error) for message in NOT_ALLOCATED)
 
 
-def _of_the_disk(error: OSError) -> bool:
+def of_the_disk(error: OSError) -> bool:
     """Whether it is a disk error, not a broken pipe or a network error."""
     return error.errno is not None and not isinstance(error, ConnectionError | TimeoutError)

@@ -83,7 +83,7 @@ class RunDirectory:
         try:
             lock.acquire()
         except Timeout as error:
-            who = holder.read_text().strip() if holder.exists() else "another process"
+            who = read_text(holder).strip() if holder.exists() else "another process"
             raise UserError(f"{who} is training this run, in {self.path}") from error
         try:
             clear_partial(self.path)
@@ -106,7 +106,7 @@ class RunDirectory:
         file = self.path / "run_id.txt"
         if given or not file.exists():
             atomic_write(file, (given or secrets.token_hex(6)) + "\n")
-        return file.read_text().strip()
+        return read_text(file).strip()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         atomic_write(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")

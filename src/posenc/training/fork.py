@@ -1,6 +1,5 @@
 """Starting a run from another run's checkpoint, such as a cool-down after a constant learning rate."""
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ from posenc.config.instantiate import build
 from posenc.config.schema import check_groups
 from posenc.errors import UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.reading import check_types, read_mapping
+from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import MAX_BYTES
+from posenc.storage.reading import check_types, read_mapping, read_text
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.checkpoint_io import CheckpointIO, check_configuration
 from posenc.training.experiment import Experiment
@@ -68,7 +69,7 @@ class Fork:
     def into(self, directory: RunDirectory) -> None:
         """Copy the checkpoint and the rows, so that the run can be resumed from there."""
         for rows in ("metrics.csv", "attention.csv"):
-            shutil.copyfile(self.file.parents[1] / rows, directory.path / rows)
+            atomic_write(directory.path / rows, read_text(self.file.parents[1] / rows, MAX_BYTES))
         stem = checkpoint_files.stem(checkpoint_files.step(self.file))
         CheckpointIO().save_checkpoint(self.checkpoint, directory.checkpoints / stem)
 
