@@ -57,7 +57,7 @@ def test_a_scheme_twice_as_fast_with_every_seed_is_twice_as_fast_without_doubt()
     assert bootstrap([100, 140, 90], [50, 70, 45]) == pytest.approx((2, 2))
 
 
-@given(st.lists(st.tuples(st.floats(10, 1000), st.floats(10, 1000)), min_size=2, max_size=8))
+@given(st.lists(st.tuples(st.floats(10, 1000), st.floats(10, 1000)), min_size=3, max_size=8))
 def test_the_inverse_comparison_is_the_inverse_speed_up(pairs):
     a, b = zip(*pairs, strict=True)
     forth, back = speed_up(a, b), speed_up(b, a)
@@ -93,10 +93,9 @@ def test_one_seed_has_no_interval_and_no_verdict():
     assert verdict(speed_up([100], [50])) == "no verdict"
 
 
-def test_two_seeds_have_an_interval_and_no_verdict():
+def test_two_seeds_have_no_interval_and_no_verdict():
     estimate = speed_up([100, 100], [50, 50.5])
-    assert estimate.interval is not None
-    assert estimate.interval[0] > 1
+    assert (estimate.interval, mean([1, 2]).interval) == (None, None)
     assert verdict(estimate) == "no verdict"
 
 

@@ -110,9 +110,7 @@ def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
     result = train(*SWEEP[:-2], "pos=rope", "seed=0,1")
     assert (result.returncode, result.stderr) == (0, "")
     assert "the baseline sinusoidal is missing (found rope)" in result.stdout
-    assert re.search(
-        r"Validation loss after 20 steps: rope \d\.\d{3} \(\d\.\d{3}–\d\.\d{3}\) \(2 seeds\)", result.stdout
-    )
+    assert re.search(r"Validation loss after 20 steps: rope \d\.\d{3} \(2 seeds\)", result.stdout)
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "rich"])

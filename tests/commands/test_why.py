@@ -2,6 +2,7 @@
 
 import csv
 import math
+import shutil
 from typing import Any
 
 import pytest
@@ -82,3 +83,26 @@ def test_on_another_text_every_run_is_to_be_trained(folder, capsys):
     (folder / "b.txt").write_text("And the earth\n" * 30)
     main(["--results", str(folder), "--todo", *text(folder, "b")])
     assert len(capsys.readouterr().out.splitlines()) == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("plan.yaml", ("units: [1]", "units: [x]"), "plan.yaml cannot be read: units.0 is missing or invalid"),
+        ("plan.yaml", ("arms:", "arm:"), "plan.yaml cannot be read: arms is missing or invalid"),
+        ("plan.yaml", ("reference: rope", "reference: xpos"), "plan.yaml has no arm xpos"),
+        ("plan.yaml", ("levels:", "level:"), "plan.yaml cannot be read: levels is missing or invalid"),
+        ("curves.csv", ("corpus", "corpse"), "curves.csv cannot be read: 0.corpus is missing or invalid"),
+        ("curves.csv", (",0,4915200,", ",zero,4915200,"), "curves.csv cannot be read: 0.seed is missing or invalid"),
+    ],
+)
+def test_a_plan_or_a_table_that_is_not_one_is_refused_in_a_sentence(name, change, sentence, folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "why")
+    (tmp_path / "why" / "plan.yaml").write_text(yaml.safe_dump(PLAN, sort_keys=False, default_flow_style=None))
+    changed = (tmp_path / "why" / name).read_text().replace(*change)
+    assert changed != (tmp_path / "why" / name).read_text()
+    (tmp_path / "why" / name).write_text(changed)
+    with pytest.raises(SystemExit) as ended:
+        main(["--results", str(tmp_path / "why")])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

@@ -7,6 +7,7 @@ import torch
 
 from posenc.commands.explore import main
 from posenc.config.files import CONF
+from posenc.errors import UserError
 from posenc.positions import T5, Alibi, Kerple, Rotary, Sinusoidal, Truncated
 from posenc.report.explore import html
 from tests.conftest import ROOT
@@ -138,3 +139,19 @@ def test_the_committed_page_is_small_and_has_the_code_of_today():
         return [line for line in text.splitlines() if 'id="data"' not in line]
 
     assert without_data(committed) == without_data(html(ROOT / "results", CONF))
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (AS_A_REPORT.replace("tokens", "token"), "0.tokens is missing or invalid"),
+        (AS_A_STUDY.replace(",0.003,", ",0.003,nan,"), "has no curves.csv of a scheme"),
+        (AS_A_STUDY.replace("2.", "x."), "0.val_loss is missing or invalid"),
+        (AS_A_STUDY.replace("at_tokens", "tokens_at"), "0.at_tokens is missing or invalid"),
+        (AS_A_STUDY.replace("backbone", "pos.base=many").replace("0.125", "many"), "has no curves.csv of a scheme"),
+    ],
+)
+def test_a_table_that_is_not_one_is_refused_in_a_sentence(table, sentence, tmp_path):
+    (tmp_path / "curves.csv").write_text(table)
+    with pytest.raises(UserError, match=sentence):
+        html(tmp_path, CONF)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posenc.analysis.convergence import Estimate, figures_only, mean, reached, speed_up
+from posenc.analysis.convergence import Estimate, mean, reached, speed_up
 from posenc.analysis.results import BACKBONE, Result
 from posenc.analysis.study import Study
 from posenc.errors import UserError
@@ -101,7 +101,7 @@ def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point
             Point(
                 tokens,
                 losses,
-                figures_only(_ratio(tokens, list(needed.values()))),
+                _ratio(tokens, list(needed.values())),
                 {seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
                 tokens / max(min(arms[arm][seed]) for seed in losses),
                 tokens / min(max(arms[arm][seed]) for seed in losses),
@@ -151,7 +151,7 @@ def trend(points: Sequence[Point]) -> Estimate | None:
     seeds = set.intersection(*(set(point.by_seed) for point in known))
     tokens = np.log([point.tokens for point in known])
     slopes = [float(np.polyfit(tokens, np.log([point.by_seed[seed] for point in known]), 1)[0]) for seed in seeds]
-    return figures_only(mean(slopes)) if slopes else None
+    return mean(slopes) if slopes else None
 
 
 def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
@@ -162,7 +162,7 @@ def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
     before, after = known
     seeds = before.by_seed.keys() & after.by_seed.keys()
     ratio = speed_up([after.by_seed[seed] for seed in seeds], [before.by_seed[seed] for seed in seeds])
-    return before.tokens, after.tokens, figures_only(ratio)
+    return before.tokens, after.tokens, ratio
 
 
 def _finite(points: Sequence[Point]) -> list[Point]:

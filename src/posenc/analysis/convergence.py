@@ -6,7 +6,7 @@ is never reached has infinite steps.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -60,7 +60,7 @@ class Estimate:
     Attributes:
         value: the mean, arithmetic or geometric; infinite or 0 if a seed never reached the level.
         seeds: number of seeds.
-        interval: None with fewer than two seeds, or if a seed never reached the level.
+        interval: None with fewer than SEEDS_FOR_A_VERDICT seeds, or if a seed never reached the level.
         missed: number of seeds that never reached the level.
     """
 
@@ -75,11 +75,6 @@ class Estimate:
         return self.interval is not None and 0 < self.interval[1] <= MAX_SPREAD * self.interval[0]
 
 
-def figures_only(estimate: Estimate) -> Estimate:
-    """The estimate, without its interval if there are fewer than SEEDS_FOR_A_VERDICT seeds."""
-    return estimate if estimate.seeds >= SEEDS_FOR_A_VERDICT else replace(estimate, interval=None)
-
-
 @dataclass(frozen=True)
 class Band:
     """Estimates along an axis; without an interval, low and high equal the value."""
@@ -91,8 +86,8 @@ class Band:
 
 
 def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
-    """One estimate for each point of x (points,), without intervals of too few seeds."""
-    columns = [(e.value, *(e.interval or (e.value, e.value))) for e in map(figures_only, estimates)]
+    """One estimate for each point of x (points,)."""
+    columns = [(e.value, *(e.interval or (e.value, e.value))) for e in estimates]
     return Band(np.asarray(x, float), *np.array(columns, float).reshape(-1, 3).T)
 
 
@@ -100,7 +95,7 @@ def mean(values: ArrayLike, share: bool = False) -> Estimate:
     """Arithmetic mean with Student's t interval, clipped to [0, 1] for a share."""
     finite = np.asarray(values, float)
     missed = int(np.sum(~np.isfinite(finite)))
-    if missed or len(finite) < 2:
+    if missed or len(finite) < SEEDS_FOR_A_VERDICT:
         return Estimate(math.inf if missed else float(np.mean(finite)), len(finite), missed=missed)
     low, high = np.clip(_student(finite), 0, 1) if share else _student(finite)
     return Estimate(float(finite.mean()), len(finite), (float(low), float(high)))
@@ -120,7 +115,7 @@ def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:
         return Estimate(0.0, len(scheme), missed=missed)
     logs = np.log(np.asarray(baseline, float) / np.asarray(scheme, float))
     value = float(np.exp(logs.mean()))
-    if len(logs) < 2:
+    if len(logs) < SEEDS_FOR_A_VERDICT:
         return Estimate(value, len(logs))
     low, high = np.exp(_student(logs))
     return Estimate(value, len(logs), (float(low), float(high)))
@@ -132,7 +127,7 @@ def bootstrap(baseline: Sequence[float], scheme: Sequence[float]) -> Interval | 
     Its coverage is too low with 3 to 5 seeds, as `tests/analysis/test_convergence.py` measures. None where a speed-up
     has no interval.
     """
-    if len(scheme) < 2 or not np.isfinite(scheme).all():
+    if len(scheme) < SEEDS_FOR_A_VERDICT or not np.isfinite(scheme).all():
         return None
     logs = np.log(np.asarray(baseline, float) / np.asarray(scheme, float))
     if np.ptp(logs) == 0:

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from scipy import stats
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.attention_heads import ngram_baseline
 from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.runs import Run
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_csv
+from posenc.storage.reading import check_types
 
 BACKBONE, SEARCH = "backbone", "search"
 
@@ -131,6 +133,45 @@ def curve_rows(run: Run, result: Result) -> list[dict[str, object]]:
     named = dict(zip(KEY_COLUMNS, result.key, strict=True))
     measured = zip(run.curve["tokens"], run.curve["val_loss"], strict=True)
     return [{**named, "at_tokens": int(tokens), "val_loss": round(loss, 5)} for tokens, loss in measured]
+
+
+class RunRow(TypedDict):
+    """A row about a run: its key and a loss."""
+
+    corpus: str
+    setting: str
+    pos: str
+    seed: int
+    tokens: FiniteFloat
+    lr: str
+    scale: str
+    base: str
+    val_loss: FiniteFloat
+
+
+class CurveRow(RunRow):
+    """A row of curves.csv."""
+
+    at_tokens: FiniteFloat
+
+
+class _NGramRow(TypedDict):
+    """A row of ngrams.csv."""
+
+    corpus: str
+    order: int
+    val_loss: FiniteFloat
+
+
+def read_ngrams(file: Path) -> list[dict[str, str]]:
+    """The rows of ngrams.csv; none if there is no such file.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    rows = read_csv(file)
+    check_types(file, rows, list[_NGramRow])
+    return rows
 
 
 KEY_COLUMNS = ("corpus", "setting", "pos", "seed", "tokens", "lr", "scale", "base")

@@ -9,9 +9,11 @@ from typing import Any
 
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.results import (
     KEY_COLUMNS,
+    CurveRow,
     Key,
     Result,
     corpus_of,
@@ -23,6 +25,7 @@ from posenc.analysis.results import (
     rows,
 )
 from posenc.analysis.runs import Run, canonical, finished_runs, flat
+from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.config.compose import composed
 from posenc.config.files import CONF
 from posenc.config.instantiate import build
@@ -30,7 +33,7 @@ from posenc.config.schema import check
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv, to_csv
-from posenc.storage.reading import leaves, read_mapping
+from posenc.storage.reading import check_types, leaves, read_mapping
 
 
 class Study:
@@ -52,7 +55,7 @@ class Study:
         """The arguments of train.py for every run of some blocks of the plan, by default of all, in its order."""
         for block in self.plan["blocks"] if blocks is None else blocks:
             for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
-                yield [self.experiment, *shlex.split(arm), f"steps={units * block['unit']}", f"seed={seed}"]
+                yield [self.experiment, *arm.split(), f"steps={units * block['unit']}", f"seed={seed}"]
 
     def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
         """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
@@ -89,13 +92,25 @@ class Study:
         """The corpora with results."""
         return tuple(sorted({result.corpus for result in self.results}))
 
+    def arm(self, name: str) -> str:
+        """The overrides of an arm of the plan.
+
+        Raises:
+            UserError: if there is none of that name.
+        """
+        for block in self.plan["blocks"]:
+            for known, arm in block["arms"].items():
+                if str(known) == name:
+                    return arm
+        raise UserError(f"{self.folder / 'plan.yaml'} has no arm {name}")
+
     def title(self, corpus: str) -> str:
         """The title that the plan gives a corpus; by default its name."""
         return self.plan.get("corpora", {}).get(corpus, corpus)
 
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
         """Steps and losses of an arm's finished runs on a corpus, by seed; the budget is the experiment's."""
-        line = (self.experiment, *shlex.split(arm))
+        line = (self.experiment, *arm.split())
         key = dict(zip(KEY_COLUMNS, map(str, self.key(line, corpus)), strict=True))
         tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
@@ -108,7 +123,9 @@ class Study:
 
     @cached_property
     def _curve_rows(self) -> list[dict[str, str]]:
-        return read_csv(self.folder / "curves.csv")
+        rows = read_csv(self.folder / "curves.csv")
+        check_types(self.folder / "curves.csv", rows, list[CurveRow])
+        return rows
 
     def add_runs(self, folders: Sequence[Path]) -> list[str]:
         """Add the finished runs in some folders to runs.csv and curves.csv; returns notices for what is left out.
@@ -162,17 +179,32 @@ class Study:
         return key_of(configuration, corpus, own, self.plan["search_seeds"])
 
 
+class _Plan(TypedDict):
+    """The keys that every plan has."""
+
+    experiment: str
+    search_seeds: list[int]
+    blocks: list[dict[str, Any]]
+
+
+class _Block(TypedDict):
+    """The keys that every block has, or the plan for all of its blocks."""
+
+    unit: PositiveInt
+    units: list[PositiveInt]
+    seeds: list[NonNegativeInt]
+    arms: dict[str | int | float, str]
+
+
 def _plan(file: Path) -> dict[str, Any]:
     plan = read_mapping(file)
-    if missing := {"experiment", "search_seeds", "blocks"} - plan.keys():
-        raise UserError(f"{file} cannot be read: {', '.join(sorted(missing))} is missing")
+    check_types(file, plan, _Plan)
     common = {name: plan[name] for name in ("unit", "units", "seeds") if name in plan}
     blocks = [{**common, **block} for block in plan["blocks"]]
     for block in blocks:
-        if missing := {"unit", "units", "seeds", "arms"} - block.keys():
-            raise UserError(f"{file} cannot be read: {', '.join(sorted(missing))} is missing in a block")
-        if isinstance(block["arms"], list):  # arms without names are named by their overrides
-            block["arms"] = {arm: arm for arm in block["arms"]}
+        if isinstance(block.get("arms"), list):  # arms without names are named by their overrides
+            block["arms"] = {str(arm): arm for arm in block["arms"]}
+        check_types(file, block, _Block)
     return {**plan, "blocks": blocks}
 
 

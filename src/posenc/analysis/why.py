@@ -4,8 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from posenc.analysis.convergence import Estimate, figures_only, mean, reached
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
+
+from posenc.analysis.convergence import Estimate, mean, reached
 from posenc.analysis.study import Study
+from posenc.bounds import Positive
+from posenc.storage.reading import check_types
 
 Curve = tuple[Sequence[float], Sequence[float]]
 """Steps and validation losses."""
@@ -52,10 +56,10 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
     ends = [[curve[seed][1][-1] for curve in (origin, arm, reference)] for seed in seeds]
     return Effect(
         len(seeds),
-        figures_only(mean(shares)),
-        figures_only(mean([(start - own) / (start - best) for start, own, best in ends])),
-        figures_only(mean([arm[seed][1][-1] for seed in seeds])),
-        figures_only(mean([own - best for _, own, best in ends])),
+        mean(shares),
+        mean([(start - own) / (start - best) for start, own, best in ends]),
+        mean([arm[seed][1][-1] for seed in seeds]),
+        mean([own - best for _, own, best in ends]),
         tuple(math.exp(mean([math.log(reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
     )
 
@@ -91,14 +95,27 @@ class Group:
         return self.origin is not None and bool(self.effects)
 
 
+class _Block(TypedDict):
+    """A key of every block of such a study."""
+
+    what: str
+
+
+class _Plan(TypedDict):
+    """The keys of its plan."""
+
+    reference: str
+    levels: list[Positive]
+    blocks: list[_Block]
+
+
 def groups(study: Study, corpus: str) -> list[Group]:
     """The effects of the interventions on a corpus, by block of the plan."""
-    blocks = study.plan["blocks"]
-    named = {str(name): arm for block in blocks for name, arm in block["arms"].items()}
-    reference = study.curves(named[study.plan["reference"]], corpus)
+    check_types(study.folder / "plan.yaml", study.plan, _Plan)
+    reference = study.curves(study.arm(study.plan["reference"]), corpus)
     result = []
-    for block in blocks:
-        origin = study.curves(named[block.get("from", "none")], corpus)
+    for block in study.plan["blocks"]:
+        origin = study.curves(study.arm(block.get("from", "none")), corpus)
         effects = {
             str(name): effect(study.curves(arm, corpus), origin, reference, study.plan["levels"])
             for name, arm in block["arms"].items()

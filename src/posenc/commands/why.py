@@ -34,14 +34,16 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
 
     Its columns are those of the run's key, the masked offset, 0 for none, and the loss; existing rows are kept.
     """
-    from posenc.analysis.results import BACKBONE, KEY_COLUMNS
+    from posenc.analysis.results import BACKBONE, KEY_COLUMNS, RunRow
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
     from posenc.storage.atomic import atomic_write
     from posenc.storage.csv_files import read_csv, to_csv
+    from posenc.storage.reading import check_types
 
     file = study.folder / "ablation.csv"
     rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
+    check_types(file, rows, list[RunRow])
     known = {tuple(row[name] for name in KEY_COLUMNS) for row in rows}
     for run, result in study.finished(folders)[0]:
         named = dict(zip(KEY_COLUMNS, map(str, result.key), strict=True))

@@ -16,14 +16,13 @@ from posenc.analysis.claim_map import (
     off_plateau,
     trend,
 )
-from posenc.analysis.convergence import Estimate, figures_only, mean
-from posenc.analysis.results import BACKBONE, SEARCH, Result, pooled_sd, seeds_needed
+from posenc.analysis.convergence import Estimate, mean
+from posenc.analysis.results import BACKBONE, SEARCH, Result, pooled_sd, read_ngrams, seeds_needed
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import read_csv
 
 INTRODUCTION = """\
 How many times fewer tokens RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
@@ -59,7 +58,7 @@ def _backbone(study: Study, corpus: str) -> list[str]:
     written = write_up(results, points, others)
     if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
         return written
-    rows = [row for row in read_csv(study.folder / "ngrams.csv") if row["corpus"] == corpus]
+    rows = [row for row in read_ngrams(study.folder / "ngrams.csv") if row["corpus"] == corpus]
     ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
     settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
     factors = {
@@ -138,10 +137,10 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
     rows = []
     for pos in {result.pos for result in of_budget}:
         runs = [result for result in of_budget if result.pos == pos]
-        loss = figures_only(mean([run.val_loss for run in runs]))
+        loss = mean([run.val_loss for run in runs])
         cells = [pos, ", ".join(sorted({f"{run.lr:g}" for run in runs})), str(len(runs)), formatting.interval(loss)]
         behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
-        cells.append(formatting.difference(figures_only(mean(behind))) if pos != ARM and behind else "")
+        cells.append(formatting.difference(mean(behind)) if pos != ARM and behind else "")
         fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]
         cells.append(ratio(fewer[0], unit) if fewer else "")
         rows.append((loss.value, cells))

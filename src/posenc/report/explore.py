@@ -1,24 +1,39 @@
 """The interactive page: a scheme's logits by distance, computed in the browser, next to measured curves."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict  # required by pydantic before Python 3.12
+
 from posenc.analysis.convergence import band, mean
-from posenc.analysis.results import BACKBONE, SEARCH
+from posenc.analysis.results import BACKBONE, SEARCH, CurveRow
 from posenc.errors import UserError
 from posenc.report.looks import looks
 from posenc.report.page import render
 from posenc.storage.csv_files import read_csv
-from posenc.storage.reading import read_mapping
+from posenc.storage.reading import check_types, read_mapping
 
 MATCHED = math.sqrt(2) * 0.02
 """Value of the sinusoid's `scale: matched`: token embeddings have a standard deviation of 0.02 at step 0."""
 
 SLIDERS = ("base", "fraction", "kept", "scale", "buckets", "max_distance")
 """The controls of the page for which measured settings have a value."""
+
+
+class _ReportRow(TypedDict):
+    """A row of a report's curves.csv."""
+
+    scheme: str
+    setting: str
+    seed: int
+    tokens: FiniteFloat
+    val_loss: FiniteFloat
+
 
 Arm = dict[str, Any]
 """One curve of the page: scheme, name, values, source, setting, seeds, tokens, and x (in tokens), y, low, high."""
@@ -51,13 +66,15 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
     source = file.parent.relative_to(results)
     rows = read_csv(file)
     if rows and "pos" not in rows[0]:
+        check_types(file, rows, list[_ReportRow])
         budget = max(float(row["tokens"]) for row in rows)
         rows = [_as_in_a_study(row, budget) for row in rows]
+    check_types(file, rows, list[CurveRow])
     known = sorted((row for row in rows if row["pos"] in schemes), key=_key)
     for key, measured in groupby(known, key=_key):
         corpus, setting, pos, tokens, lr, scale, base = key
         overrides = [] if setting in (BACKBONE, SEARCH) else setting.replace(",", "").split()
-        own = dict(one.removeprefix("pos.").split("=") for one in overrides if one.startswith("pos."))
+        own = dict(one.removeprefix("pos.").split("=", 1) for one in overrides if re.match(r"pos\.\w+=", one))
         chosen = {**schemes[pos], **{name: value for name, value in (("scale", scale), ("base", base)) if value}, **own}
         rest = [one for one in overrides if not one.startswith("pos.")]
         values = _values(chosen)
@@ -98,7 +115,11 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
     own = {name: MATCHED if value == "matched" else value for name, value in chosen.items() if name in SLIDERS}
     if "tokens" in chosen or "learned" in own.values():
         return None
-    return {name: float(f"{float(value):.3g}") for name, value in own.items()}
+    try:
+        values = {name: float(f"{float(value):.3g}") for name, value in own.items()}
+    except ValueError:
+        return None
+    return values if all(map(math.isfinite, values.values())) else None
 
 
 def _curve(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:

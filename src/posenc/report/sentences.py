@@ -61,7 +61,7 @@ def verdict(panel: Panel) -> str:
     begun = f", after the first {panel.budget} steps" if panel.provisional else ""
     tuned = ", each scheme with its own best hyperparameters" if panel.tuned else ""
     seeds = [arm.headline.in_steps.seeds for arm in panel.rivals if arm.headline]
-    over = f" (95 % intervals over {formatting.seeds_from(seeds)})" if max(seeds) > 1 else ""
+    over = f" (95 % intervals over {formatting.seeds_from(seeds)})" if max(seeds) >= SEEDS_FOR_A_VERDICT else ""
     parts = "; ".join(_rival(arm, panel.one_machine) for arm in panel.rivals)
     return f"{where} {panel.baseline}'s lowest loss of {panel.thresholds[-1].level:.3f}{tuned}{begun}{over}: {parts}."
 
