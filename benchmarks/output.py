@@ -35,7 +35,7 @@ def environment(device: "torch.device") -> str:
 
 
 def with_version(package: str) -> str:
-    """Like litgpt 0.5.13; the name alone if the package is importable but not installed, as posenc may be."""
+    """Like litgpt 0.5.13; the name alone if it is not installed, as posenc may be."""
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Duration of a training step with each position scheme, relative to the sinusoid's: `python benchmarks/schemes.py`.
+"""Duration of a training step with each position scheme, relative to the first: `python benchmarks/schemes.py`.
 
 All schemes train in interleaved rounds in one process.
 """
@@ -16,7 +16,7 @@ from posenc.config.files import CONF
 from posenc.config.instantiate import build
 from posenc.training.experiment import Experiment
 
-SCHEMES = "none,learned,sinusoidal,rope,rope_partial,xpos,alibi,t5"
+SCHEMES = "sinusoidal,none,learned,rope,rope_partial,xpos,alibi,t5"
 
 
 def training_step(overrides: list[str], device: torch.device) -> Callable[[], torch.Tensor]:
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument(
         "--schemes",
         default=SCHEMES,
-        help="names in conf/pos, including sinusoidal; overrides may follow: 'rope trainer.compile=true'",
+        help="names in conf/pos; overrides may follow: 'rope trainer.compile=true'",
     )
     parser.add_device()
     parser.add_threads()
@@ -50,9 +50,9 @@ def main() -> None:
     print(f"{environment(given.device)}, bf16; {' '.join(given.overrides) or 'default'}\n")
     rows = []
     for name, seconds in times.items():
-        low, median, high = statistics.quantiles(ratios(seconds, times["sinusoidal"]), n=4)
+        low, median, high = statistics.quantiles(ratios(seconds, times[names[0]]), n=4)
         rows.append([name, f"{1000 * statistics.median(seconds):.1f}", f"{median:.3f}", f"{low:.3f} to {high:.3f}"])
-    print(table(["scheme", "ms per step, median", "relative to sinusoidal, median", "quartiles"], rows))
+    print(table(["scheme", "ms per step, median", f"relative to {names[0]}, median", "quartiles"], rows))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,11 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from options import Parser, positive
-from output import table, today, write
+from output import table, today, with_version, write
 from timing import spread
 
 from posenc.storage.csv_files import read_csv
@@ -144,7 +143,8 @@ def enclosing(spans: Sequence[Sequence[Any]], index: int | None) -> Iterator[int
 
 def report(command: str, times: Mapping[str, list[Times]], phases: Mapping[str, list[Phases]]) -> str:
     """All results as Markdown."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "lightning", "hydra-core", "wandb"))
+    logger = ["wandb"] if "logger=wandb" in times else []
+    versions = ", ".join(map(with_version, ("torch", "lightning", "hydra-core", *logger)))
     where = f"Python {platform.python_version()}, {versions}, {os.cpu_count()} cores, {today()}"
     rounds = len(next(iter(times.values())))
     rows = [

@@ -1,6 +1,7 @@
 """benchmarks/gpu.py and the scripts that it runs, at toy size."""
 
 import json
+import re
 import shlex
 import subprocess
 
@@ -8,7 +9,7 @@ import pytest
 
 from posenc.config.schema import check
 from tests.benchmarks.scripts import cells, module, script
-from tests.conftest import composed, python
+from tests.conftest import ROOT, composed, python
 
 PARTS = ["probe", "claim_map"]
 """One without and one with runs whose files are kept."""
@@ -55,13 +56,29 @@ def test_results_and_finished_runs_are_reused(session):
     (summary,) = folder.glob("new-runs/claim_map/**/summary.json")
     assert not (summary.parent / "checkpoints").exists()
     assert (summary.parent / "metrics.csv").exists()
+    assert (folder / "new" / "claim_map.tar.gz").exists()  # for the next one that reuses these
 
 
-def test_a_part_is_killed_at_its_time_limit_and_one_without_its_text_says_so(session):
-    new = ("--out", session[0] / "late", "--parts", "claim_map", "--runs", session[0] / "late-runs")
-    killed = script("gpu", "--quick", *new, "--budget", "1")
+def test_a_part_that_resumes_is_killed_when_the_time_is_over_and_another_is_not_started(tmp_path):
+    late = ("--out", tmp_path, "--budget", "1", "--parts")
+    killed = script("gpu", "--quick", *late, "claim_map", "--runs", tmp_path / "runs")
     assert (killed.returncode, killed.stdout) == (0, "claim_map: timed out; the same command resumes it\n")
-    assert script("gpu", *new).stdout == "claim_map: needs --data, a text file\n"
+    assert script("gpu", *late, "probe").stdout == "probe: does not fit in the time left; the same command runs it\n"
+
+
+def test_finished_runs_are_kept_without_checkpoints_and_with_what_a_search_chose(tmp_path):
+    kept = ["search.json", "rope/metrics.csv", "rope/summary.json"]
+    for name in (*kept, "rope/checkpoints/a.ckpt", "unfinished/metrics.csv"):
+        (tmp_path / "runs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "runs" / name).write_text("")
+    gpu = module("gpu")
+    gpu.pack(tmp_path / "runs", tmp_path / "part.tar.gz")
+    gpu.unpack(tmp_path / "part.tar.gz", tmp_path / "new")
+    assert {str(file.relative_to(tmp_path / "new")) for file in (tmp_path / "new").rglob("*.*")} == set(kept)
+
+
+def test_a_part_without_its_text_says_so(tmp_path):
+    assert script("gpu", "--out", tmp_path, "--parts", "claim_map").stdout == "claim_map: needs --data, a text file\n"
 
 
 def test_every_run_has_a_valid_configuration():
@@ -73,7 +90,11 @@ def test_every_run_has_a_valid_configuration():
 
 
 def test_the_parts_are_listed_and_an_unknown_one_is_refused():
-    assert "test_gpu" in script("gpu", "--list").stdout
+    listed = script("gpu", "--list").stdout
+    page = (ROOT / "benchmarks" / "gpu.md").read_text()
+    for part in module("gpu_parts").PARTS:
+        assert part.name in listed
+        assert re.search(rf"\| (\w+, )?{part.name}\b", page), part.name
     assert "there is no nonsense" in script("gpu", "--parts", "nonsense").stderr
 
 
