@@ -1,6 +1,6 @@
 """The private parts of libraries that `posenc.compat` uses are there; a new version may have moved them.
 
-Seen in torch 2.13.0, lightning 2.6.6, hydra-core 1.3.8 and wandb 0.31.0.
+Seen in torch 2.13.0, lightning 2.6.6, torchmetrics 1.9, hydra-core 1.3.8 and wandb 0.31.0.
 """
 
 import inspect
@@ -30,6 +30,20 @@ def test_torch_casts_reach_buffers_through_apply():
 def test_torch_dynamo_is_imported():
     compat.import_dynamo()
     assert "torch._dynamo" in sys.modules
+
+
+def test_torchmetrics_is_imported_without_what_its_metrics_need_and_those_can_be_imported_afterwards():
+    """In a process of its own: this one has imported them."""
+    code = """if True:
+        import sys
+        from posenc.compat import import_torchmetrics
+        import_torchmetrics()
+        assert not {"scipy", "scipy.signal", "transformers"} & sys.modules.keys()
+        import lightning.pytorch, scipy.signal
+        assert {"torchmetrics", "scipy.signal"} <= sys.modules.keys() - {"transformers"}
+        assert scipy.signal.convolve([1], [2]) == [2]
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_python_leaves_out_what_is_damaged_after_the_first_xz_stream(tmp_path):

@@ -19,7 +19,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from posenc.compat import basic_launcher
-from posenc.config.command_line import replace_unencodable
+from posenc.config.command_line import prepare_streams
 from posenc.config.compose import register_resolvers
 from posenc.distributed.launch import end_with_parent
 from posenc.errors import Stopped, UserError, needed_for
@@ -113,7 +113,7 @@ class Processes(BasicLauncher):
 def _initialise(threads: int) -> None:
     """Set up a new process, before it imports torch."""
     end_with_parent(signal.SIGTERM)
-    replace_unencodable()
+    prepare_streams()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
 

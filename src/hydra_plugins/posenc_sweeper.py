@@ -48,7 +48,7 @@ class BestAgainstBest(Sweeper):
         """Search, then train the best settings.
 
         Raises:
-            UserError: if anything but pos and seed is swept, or the search's seed is among those compared.
+            UserError: if anything but pos and seed is swept, or the grid or the search's seed is invalid.
         """
         assert self.launcher is not None
         parser = OverridesParser.create(config_loader=self.context.config_loader)
@@ -58,6 +58,12 @@ class BestAgainstBest(Sweeper):
                 raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")
         schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
         fixed = [_fixed(override) for override in given.values()]
+        if type(self.search_seed) is not int or self.search_seed < 0:
+            raise UserError(f"hydra.sweeper.search_seed={self.search_seed} must be an integer at least 0")
+        if not isinstance(self.grid, Mapping) or not all(
+            isinstance(tried, Sequence) and tried for tried in self.grid.values()
+        ):
+            raise UserError(f"hydra.sweeper.grid={self.grid} must list one or more values for each key")
         if str(self.search_seed) in seeds:
             raise UserError(f"seed={self.search_seed} is used by the search: use other seeds, or set search_seed")
         folder = Path(self.configuration.hydra.sweep.dir)

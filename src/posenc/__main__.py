@@ -4,6 +4,8 @@ import sys
 from importlib import import_module
 from importlib.metadata import version
 
+from posenc.errors import UserError
+
 COMMANDS = {
     "train": "train one model, or a sweep with -m",
     "report": "compare the runs of a sweep: tables, figures, a page",
@@ -22,17 +24,21 @@ USAGE = "usage: posenc COMMAND ...\n\n{}\n\nSee `posenc COMMAND --help`; `posenc
 
 def main() -> None:
     """Run the subcommand named by the first argument."""
+    sys.argv[0] = "posenc"
     command = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if command in COMMANDS:
         sys.argv = [f"posenc {command}", *sys.argv[2:]]
         import_module(f"posenc.commands.{command}").main()
-    elif command == "--version":
-        print(f"posenc {version('posenc')}")
-    elif command in ("-h", "--help"):
-        print(USAGE.format("\n".join(f"  {name:14}{what}" for name, what in COMMANDS.items())))
-    else:
-        print(f"posenc: {command} is not a command; choose from {', '.join(COMMANDS)}", file=sys.stderr)
-        sys.exit(2)
+        return
+    from posenc.config.command_line import one_sentence_errors
+
+    with one_sentence_errors():
+        if command == "--version":
+            print(f"posenc {version('posenc')}")
+        elif command in ("-h", "--help"):
+            print(USAGE.format("\n".join(f"  {name:14}{what}" for name, what in COMMANDS.items())))
+        else:
+            raise UserError(f"{command} is not a command; choose from {', '.join(COMMANDS)}")
 
 
 if __name__ == "__main__":

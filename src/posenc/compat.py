@@ -4,6 +4,9 @@ tests/test_compat.py checks that each of them exists in the installed versions. 
 overrides `nn.Module._apply` (torch 2.13), through which a cast of a module reaches its buffers.
 """
 
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -28,6 +31,22 @@ def without_sigterm_broadcast(trainer: "Trainer") -> None:
 def import_dynamo() -> None:
     """torch 2.13: an optimiser imports it at its first step, which would count as training time."""
     import torch._dynamo  # noqa: F401
+
+
+def import_torchmetrics() -> None:
+    """torchmetrics 1.9: Lightning needs one class of it, but it imports scipy.signal and transformers where installed.
+
+    That would be a quarter of the time to the first step. So it sees an empty module in their place.
+    """
+    empty = module_from_spec(ModuleSpec("empty", None, is_package=True))
+    setattr(empty, "__getattr__", lambda _: empty)  # noqa: B010  any name can be imported from it
+    absent = {"scipy", "scipy.signal", "transformers"} - sys.modules.keys()
+    sys.modules.update(dict.fromkeys(absent, empty))
+    try:
+        import torchmetrics  # noqa: F401
+    finally:
+        for name in absent:
+            del sys.modules[name]
 
 
 def without_autocast(like: "Tensor") -> "AbstractContextManager[object]":

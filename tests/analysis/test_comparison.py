@@ -107,14 +107,21 @@ def test_learning_rates_that_a_search_chose_make_it_best_against_best():
 def test_learning_rates_that_differ_without_a_search_are_no_fair_comparison():
     (panel,) = panels(pair(setting={"optim.lr": 0.01}))
     assert panel.rivals == ()
-    assert "rope and sinusoidal cannot be compared: optim.lr is 0.01 for rope and 0.003 for sinusoidal" in panel.notices
+    assert "rope cannot be compared with sinusoidal: optim.lr is 0.01, and 0.003 for sinusoidal" in panel.notices
+
+
+def test_schemes_that_differ_in_the_same_way_share_a_notice():
+    strays = [run(scheme, 0, setting={"optim.lr": 0.01}) for scheme in ("rope", "alibi", "t5")]
+    (panel,) = panels(sweep(*strays, run("none", 0), run("sinusoidal", 0)))
+    reason = "cannot be compared with sinusoidal: optim.lr is 0.01, and 0.003 for sinusoidal"
+    assert [notice for notice in panel.notices if "cannot" in notice] == [f"rope, alibi, t5 {reason}"]
 
 
 def test_a_precision_known_of_one_seed_only_is_known_of_the_scheme():
     runs = [run("rope", 0, finished=False), run("rope", 1, setting={"precision": "bf16-mixed"}), run("sinusoidal", 1)]
     runs[0] = replace(runs[0], setting={key: value for key, value in runs[0].setting.items() if key != "precision"})
     (panel,) = panels(sweep(*runs))
-    assert any("precision is bf16-mixed for rope and 32-true" in notice for notice in panel.notices)
+    assert any("precision is bf16-mixed, and 32-true" in notice for notice in panel.notices)
 
 
 def test_a_scheme_that_died_early_does_not_cut_the_others_short():
@@ -138,7 +145,7 @@ def test_a_stray_scheme_measured_only_after_the_others_ended_is_named_and_not_dr
     late = replace(late, curve={name: values[-1:] + 100 * (name == "step") for name, values in late.curve.items()})
     (panel,) = panels(sweep(late, run("none", 0), run("sinusoidal", 0, setting={"eval_every": 10})))
     assert {one.scheme for one in panel.arms} == {"none", "sinusoidal"}
-    assert any("rope and sinusoidal cannot be compared: eval_every is 400" in notice for notice in panel.notices)
+    assert any("rope cannot be compared with sinusoidal: eval_every is 400" in notice for notice in panel.notices)
 
 
 def test_a_seed_trained_twice_counts_once():
@@ -205,7 +212,7 @@ def test_runs_that_were_not_treated_alike_are_not_compared_and_it_says_why(key, 
         run("none", 0, setting={key: "mine"}),
     ]
     (panel,) = panels(sweep(*runs))
-    assert f"rope and sinusoidal cannot be compared: {key} is {value} for rope and mine for sinusoidal" in panel.notices
+    assert f"rope cannot be compared with sinusoidal: {key} is {value}, and mine for sinusoidal" in panel.notices
     assert arm(panel, "rope").thresholds == ()
     assert arm(panel, "none").thresholds != ()  # what is sound still appears
 

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -58,6 +59,7 @@ def test_version_is_the_packages(command, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", [*command, "--version"])
     (main if command == ["posenc"] else train.main)()
     assert re.fullmatch(r"posenc \d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN  # a closed connection ends no process
 
 
 def test_the_readmes_rope_for_an_attention_of_ones_own_rotates_queries_and_keys():

@@ -61,6 +61,19 @@ def test_the_runs_on_the_server_are_those_on_disk(swept, monkeypatch):
     assert sentences.verdict(compare(here).panels[0]) == sentences.verdict(compare(there).panels[0])
 
 
+def test_a_run_whose_rows_are_not_in_order_is_named_and_the_others_are_read(swept, monkeypatch):
+    server, _ = swept
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    lines = next(iter(server.runs.values())).lines
+    rows = [json.dumps({**json.loads(line), "seconds": 1.0}) for line in lines["wandb-history.jsonl"]]
+    monkeypatch.setitem(lines, "wandb-history.jsonl", rows)
+    sweep = read_group("team", "posenc", "smoke", timeout=60)
+    (notice,) = sweep.notices
+    assert notice.endswith("cannot be read: seconds must increase from validation to validation; left out")
+    assert len(sweep.runs) == 1
+
+
 def test_the_report_there_has_the_words_the_table_and_the_curves_by_scheme(swept, server, tmp_path):
     result = command("posenc.wandb_report", server, tmp_path, GROUP)
     assert (result.returncode, result.stderr) == (0, "")

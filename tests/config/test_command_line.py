@@ -62,13 +62,19 @@ def test_a_file_that_the_disk_refuses_is_named(capsys):
     assert "a.ckpt could not be read or written: Permission denied" in capsys.readouterr().err
 
 
-def test_a_full_disk_behind_stdout_is_told_once():
-    code = "import posenc.config.command_line as c\nwith c.one_sentence_errors(): print('a')"
+@pytest.mark.parametrize("arguments", ["--help", "report --help"])
+def test_a_full_disk_behind_stdout_is_told_once(arguments):
+    command = [sys.executable, "-m", "posenc", *arguments.split()]
     with open("/dev/full", "w") as full:
-        result = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (result.returncode, result.stderr) == (
-        1, "-c: stdout could not be read or written: No space left on device\n",
-    )  # fmt: skip
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    name = f"posenc {arguments}".removesuffix(" --help")
+    sentence = f"{name}: stdout could not be read or written: No space left on device\n"
+    assert (result.returncode, result.stderr) == (1, sentence)
+
+
+def test_without_stdin_stdout_and_stderr_a_command_runs():
+    command = f"{sys.executable} -m posenc report nowhere <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 2
 
 
 @pytest.mark.parametrize(

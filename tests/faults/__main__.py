@@ -17,9 +17,9 @@ AT_ONCE = 2
 
 HEAD = """# What a run survives
 
-Each fault was tried for real: processes were killed, files damaged, disks filled, servers cut off. "Survived" means
-that the promise held: what was begun went on to the curve it would have had, row for row and to the bit (seconds and
-tokens/s aside), nothing half-written was left, and what a person must know was said in one sentence.
+Each fault was injected for real: processes were killed, files damaged, disks filled, servers cut off. "Survived" means
+that every run that could go on had the curve of an uninterrupted run, bit for bit (seconds and tokens/s aside), that
+nothing half-written was left, and that one sentence said what the user must know.
 
 ```bash
 {command}

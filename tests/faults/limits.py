@@ -1,4 +1,4 @@
-"""Too little disk, too little memory, losses that are no numbers, and two runs at once."""
+"""Too little disk, too little memory, NaN losses, and two runs at once."""
 
 import math
 import os
@@ -97,7 +97,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
         )
     rates = [10.0 ** (3 + number) for number in range(times)]
     lost = [stops_at_a_loss_that_is_no_number(folder / f"rate{rate:g}", rate) for rate in rates]
-    yield Outcome("a loss that is no number", times, sum(lost), "the run; its last good checkpoint stays")
+    yield Outcome("a NaN loss", times, sum(lost), "the run; its last good checkpoint stays")
     sizes = [f"batch_size={2_000_000 - 100_000 * number}" for number in range(times)]
     memory = [says_what_to_lower(folder / f"memory{number}", size) for number, size in enumerate(sizes)]
     yield Outcome("too little memory", len(sizes), sum(memory), "the run; one sentence says what to lower")

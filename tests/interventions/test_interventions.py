@@ -165,14 +165,13 @@ def test_impossible_values_are_refused(make, sentence):
 
 
 def test_a_run_begins_and_ends_an_intervention_at_its_steps(train, tmp_path):
-    def loss(**schedule):
-        given = [f"intervention.{key}={value}" for key, value in schedule.items()]
-        name = "-".join(schedule) or "always"
+    def loss(name, *given):
         short = ["experiment=smoke", "logger=csv", "trainer=cpu", "steps=10", "pos=none", f"name={name}"]
         result = train(*short, "intervention=offset_bias", *given)
         assert result.returncode == 0, result.stderr
         (summary,) = (tmp_path / "runs" / name).glob("*/*/summary.json")
         return json.loads(summary.read_text())["val_loss"]
 
-    always, never, half = loss(), loss(start=100), loss(stop=5)
+    always = loss("always")
+    never, half = (loss(f"until-{step}", f"intervention.stop={step}") for step in (0, 5))
     assert len({always, never, half}) == 3

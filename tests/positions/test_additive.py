@@ -28,11 +28,11 @@ def test_an_offset_is_a_rotation_of_the_sinusoid(position, offset):
     assert torch.allclose(turned, there, atol=1e-5)
 
 
-def test_by_default_the_additive_schemes_have_the_size_of_the_token_embeddings():
-    learned = Learned(256, 128)
+def test_matched_additive_schemes_have_the_size_of_the_token_embeddings():
+    learned = Learned(256, 128, scale="matched")
     learned.initialise(torch.Generator().manual_seed(0))
     assert learned.table.weight.std().item() == pytest.approx(0.02, rel=0.02)
-    rms = Sinusoidal(128).encoding(torch.arange(256)).square().mean().sqrt()
+    rms = Sinusoidal(128, scale="matched").encoding(torch.arange(256)).square().mean().sqrt()
     assert rms.item() == pytest.approx(0.02, rel=1e-4)
 
 

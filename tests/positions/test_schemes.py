@@ -86,6 +86,11 @@ def logits(scheme: PositionScheme, positions: Tensor, vectors: Tensor) -> Tensor
     return sum((part for part in added if part is not None), q @ k.mT)[0]
 
 
+@every_scheme
+def test_every_parameter_has_a_dimension_along_which_fsdp_can_shard_it(name):
+    assert all(weight.ndim for weight in built(name).parameters())
+
+
 @given(shift=st.integers(0, 900_000))
 @every_relative_scheme
 def test_a_shift_of_all_positions_leaves_the_logits_of_relative_schemes(name, shift):

@@ -1,16 +1,20 @@
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.text import Annotation
 
-from posenc.analysis.claim_map import advantage
+from posenc.analysis.claim_map import advantage, backbone_of
+from posenc.analysis.study import Study
 from posenc.report.claim_map import schemes, table
 from posenc.report.claim_map_figures import advantages, losses
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
+
+ROOT = Path(__file__).parents[2]
 
 
 def cells(runs, column=-1):
@@ -65,6 +69,21 @@ def test_schemes_are_ordered_by_their_loss_and_compared_with_rope_seed_by_seed()
 
 def test_two_seeds_of_a_scheme_have_no_interval():
     assert schemes_at_4_units(seeds=2)[0][4] == "-0.010"
+
+
+def cells_of(lines):
+    return [[cell.strip(" `") for cell in line.strip("|\n").split("|")] for line in lines]
+
+
+def test_the_page_of_the_schemes_has_the_losses_of_the_claim_map():
+    study = Study(ROOT / "results/claim-map")
+    (corpus,) = study.corpora
+    runs, _ = backbone_of(study, corpus)
+    unit = min(run.tokens for run in runs)
+    measured = {row[0]: [row[4], row[2]] for row in cells_of(schemes(runs, 4 * unit, unit).splitlines()[2:])}
+    _, section = (ROOT / "docs/schemes.md").read_text().split("## Loss and cost")
+    _, *shown = cells_of(line for line in section.split("## ")[0].splitlines() if line.startswith("| `"))
+    assert {row[0]: row[1:3] for row in shown} == measured
 
 
 def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_bound():

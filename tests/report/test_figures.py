@@ -3,7 +3,9 @@
 import pytest
 
 from posenc.analysis.comparison import compare
+from posenc.config.files import CONF
 from posenc.report import figures
+from posenc.report.looks import looks
 from tests.analysis.synthetic import pair
 
 
@@ -14,3 +16,8 @@ def test_a_figure_is_the_same_file_for_the_same_data(form, tmp_path):
         figures.save(figures.curves(compare(pair())), file)
     assert files[0].read_bytes() == files[1].read_bytes()
     assert {file.name for file in tmp_path.iterdir()} == {file.name for file in files}  # nothing half-written is left
+
+
+def test_every_scheme_has_a_look_of_its_own():
+    schemes = [file.stem for file in (CONF / "pos").glob("*.yaml")]
+    assert len(set(looks(schemes).values())) == len(schemes)

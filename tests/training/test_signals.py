@@ -6,14 +6,15 @@ import time
 
 import pytest
 
-from posenc.errors import Stopped
+from posenc.errors import RunError, Stopped
 from posenc.training import signals
 from posenc.training.signals import Signals
 
 
 @pytest.fixture(autouse=True)
-def _as_before():
-    """A process that was stopped by Ctrl-C hears no other; this one goes on."""
+def _as_before(monkeypatch):
+    """A process that was stopped by Ctrl-C hears no other; this one goes on, also if it was slow to stop."""
+    monkeypatch.setattr(signals, "LIMIT", 60)
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
@@ -51,13 +52,27 @@ def test_a_step_that_does_not_end_is_not_waited_for(monkeypatch):
             time.sleep(30)
 
 
+@pytest.mark.parametrize(("ranks", "ignored"), [("1", False), ("2", True)])
+def test_a_rank_that_fails_reports_it_although_torchrun_sends_a_sigterm(monkeypatch, ranks, ignored):
+    environment = {"RANK": "0", "WORLD_SIZE": ranks, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": ranks}
+    for name, value in {**environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(RunError), Signals():
+            raise RunError("the other rank has died")
+        assert (signal.getsignal(signal.SIGTERM) == signal.SIG_IGN) == ignored
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_checkpoint_that_takes_long_is_waited_for(monkeypatch):
-    monkeypatch.setattr(signals, "GRACE", 0.05)
+    monkeypatch.setattr(signals, "GRACE", 0.3)
     with Signals() as taken:
         taken.start_training()
         send(signal.SIGTERM)
         with taken.deferred():
-            time.sleep(0.2)
+            time.sleep(0.6)
 
 
 def test_who_waited_for_a_signal_before_is_told_when_the_step_is_saved(capsys):

@@ -141,7 +141,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         tuned=bool(sweep.search),
         one_machine=len(machines) < 2 and not busy,
         notices=(
-            *repeated, *excluded.values(), *_unfinished(comparable, kept),
+            *repeated, *_excluded(excluded), *_unfinished(comparable, kept),
             *_not_compared(arms, kept, baseline, early), *_about_seconds(machines, busy),
         ),
         ngram=ngram,
@@ -206,7 +206,7 @@ def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
 
 
 def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[str, str]:
-    """A notice for each scheme that differs from the baseline in other groups than its own.
+    """Why each scheme that differs from the baseline in other groups than its own cannot be compared with it.
 
     Without the baseline every scheme is compared with the first.
     """
@@ -222,9 +222,15 @@ def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[
         ours = values.get(reference)
         for scheme, value in values.items():
             if reference in values and str(value) != str(ours):
-                sentence = f"{scheme} and {reference} cannot be compared: {key} is {value} for {scheme} and {ours} for "
-                excluded.setdefault(scheme, sentence + reference)
+                reason = f"cannot be compared with {reference}: {key} is {value}, and {ours} for {reference}"
+                excluded.setdefault(scheme, reason)
     return excluded
+
+
+def _excluded(reasons: Mapping[str, str]) -> Iterator[str]:
+    """A notice for each reason, with the schemes it applies to."""
+    for reason in dict.fromkeys(reasons.values()):
+        yield f"{', '.join(scheme for scheme, own in reasons.items() if own == reason)} {reason}"
 
 
 def _budget(schemes: Schemes, baseline: str) -> tuple[int, list[str], bool]:

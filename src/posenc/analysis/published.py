@@ -75,8 +75,8 @@ ROFORMER = (
     Curves(
         "Su et al. 2021, figure 3, right",
         "linear attention (Performer), 12 layers, characters of Enwik8",
-        "not said",
-        "one seed; training loss; 85M parameters; it is not said what the other arm has for positions",
+        "not stated",
+        "one seed; training loss; 85M parameters; the positions of the other arm are not stated",
         {"attention": "linear", "objective": "causal"},
         "rope",
         ("sinusoidal", "learned", "none"),
@@ -101,16 +101,16 @@ PUBLISHED = (
     (
         _ELEUTHER, "causal, 125M, OpenWebText2, 55k steps", "learned", "loss 3.0",
         "1.32x (10.4k against 13.7k steps), digitised from the figure",
-        "one seed; 125M parameters; pieces of words, not bytes",
+        "one seed; 125M parameters; BPE tokens, not bytes",
     ),
     (
         _ELEUTHER, "causal, 1.4B, the Pile, 8k steps", "learned", "its final loss",
         "27 to 30 % fewer steps, digitised from the figure",
-        "one seed; 1.4B parameters; pieces of words, not bytes",
+        "one seed; 1.4B parameters; BPE tokens, not bytes",
     ),
     (
         "Press et al. 2021 (ALiBi)", "causal, 247M, WikiText-103, 205 epochs", "sinusoidal", "at convergence",
-        "none: perplexity 20.07 against 20.05", "trained until nothing more was to be gained",
+        "none: perplexity 20.07 against 20.05", "trained to convergence",
     ),
 )  # fmt: skip
 """Speed-ups of rotary: source, what was trained, the other scheme, the loss, the result, differences from runs here."""

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict  # required by pydantic before Python 3.
 from posenc.analysis.attention_heads import ngram_baseline
 from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.runs import Run
+from posenc.bounds import PositiveInt
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_csv
 from posenc.storage.reading import check_types
@@ -52,11 +53,11 @@ class Result:
     setting: str
     pos: str
     seed: int
-    tokens: int
+    tokens: PositiveInt
     lr: float
     scale: str
     base: str
-    val_loss: float
+    val_loss: FiniteFloat
     val_loss_se: float
     bigram_loss: float
     commit: str
@@ -181,15 +182,20 @@ def read_results(file: Path) -> tuple[Result, ...]:
     """The rows of runs.csv; none if there is no such file.
 
     Raises:
-        UserError: names the row that cannot be read.
+        UserError: names the row that cannot be read, or repeats a run.
     """
     try:
-        return TypeAdapter(tuple[Result, ...]).validate_python(tuple(read_csv(file)))
+        results = TypeAdapter(tuple[Result, ...]).validate_python(tuple(read_csv(file)))
     except ValidationError as error:
         wrong = error.errors()[0]
         row, *column = wrong["loc"]
         at = f", column {column[0]}" if column else ""
         raise UserError(f"{file}, row {int(row) + 1}{at} cannot be read: {wrong['msg']}") from error
+    keys = [result.key for result in results]
+    repeated = next((row for row, key in enumerate(keys, 1) if key in keys[: row - 1]), None)
+    if repeated is not None:
+        raise UserError(f"{file}, row {repeated} repeats the run of an earlier row")
+    return results
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, object]]:

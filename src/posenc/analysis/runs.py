@@ -1,6 +1,7 @@
 """One run, read from its directory or from elsewhere, in the form in which runs are compared."""
 
 import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths
 from posenc.storage.reading import check_types, leaves, read_mapping
-from posenc.storage.run_directory import read_summary
+from posenc.storage.run_directory import Summary
 
 AXES = ("step", "tokens", "seconds")
 """The x axes of a curve."""
@@ -141,13 +142,11 @@ class _Config(TypedDict):
 
 def _read_run(directory: Path) -> Run:
     config = read_mapping(directory / "config.yaml")
-    check_types(directory / "config.yaml", config, _Config)
-    check_plain("pos", config["choices"]["pos"])
     measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
     if not measured:
         raise UserError(f"{directory} has no validation yet")
     finished = directory / "summary.json"
-    summary = read_summary(finished) if finished.exists() else {}
+    summary = read_mapping(finished) if finished.exists() else None
     return run_of(str(directory), config, measured, summary, _heads(directory / "attention.csv"))
 
 
@@ -162,14 +161,18 @@ def run_of(
     source: str,
     config: Mapping[str, Any],
     rows: list[dict[str, Any]],
-    summary: Mapping[str, Any],
+    summary: Mapping[str, Any] | None,
     heads: tuple[Mapping[str, float], ...] = (),
 ) -> Run:
-    """A run from its configuration, validation rows and summary.
+    """A run from its configuration, validation rows and summary, None if it is unfinished.
 
     Raises:
-        UserError: if the rows are not in order, or beyond the run's steps.
+        UserError: if a value is missing or invalid, or the rows are not in order, or beyond the run's steps.
     """
+    check_types(f"the configuration of {source}", config, _Config)
+    check_plain(f"{source}: pos", config["choices"]["pos"])
+    if summary is not None:
+        check_types(f"the summary of {source}", summary, Summary)
     curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
     for axis in AXES:
         low, high = MEASURABLE
@@ -177,16 +180,21 @@ def run_of(
             raise UserError(f"{source} cannot be read: {axis} must increase from validation to validation")
     if curve["step"][-1] > config["steps"]:
         raise UserError(f"{source} cannot be read: it has more steps than steps={config['steps']}")
+    final = curve["val_loss"][-1]  # NaN is divergence, which has its own notice
+    if summary and (curve["step"][-1] != config["steps"] or not (np.isnan(final) or final == summary["val_loss"])):
+        raise UserError(f"{source} cannot be read: its summary does not belong to the end of its curve")
     setting = {key: canonical(value) for key, value in flat(config)}
-    if "precision" in summary:
+    if summary and "precision" in summary:
         setting["precision"] = summary["precision"]
-    return Run(source, config["choices"]["pos"], config["seed"], config["steps"], setting, curve, summary, heads)
+    return Run(source, config["choices"]["pos"], config["seed"], config["steps"], setting, curve, summary or {}, heads)
 
 
 def canonical(value: Any) -> Any:
-    """Canonical form of a value: 10000.0 becomes 10000."""
+    """Canonical form of a value: 10000.0 becomes 10000, and NaN, which is not equal to itself, text."""
     if isinstance(value, list):
         return [canonical(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -125,6 +125,8 @@ class Study:
     def _curve_rows(self) -> list[dict[str, str]]:
         rows = read_csv(self.folder / "curves.csv")
         check_types(self.folder / "curves.csv", rows, list[CurveRow])
+        if self.results and not rows:
+            raise UserError(f"{self.folder / 'curves.csv'} has no curves of the runs in runs.csv: restore it")
         return rows
 
     def add_runs(self, folders: Sequence[Path]) -> list[str]:

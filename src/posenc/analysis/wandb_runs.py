@@ -2,20 +2,15 @@
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from posenc.analysis.runs import AXES, MEASURES, Run, run_of, sort_out
 from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError, first_line
+from posenc.storage.run_directory import Summary
 from posenc.tracking.client import TIMEOUT, from_wandb, load, reach, shut_down, within
-
-_SUMMARY = (
-    *("parameters", "bits_per_byte", "bigram_loss", "unigram_loss", "tokens_per_s", "val_loss"),
-    *("precision", "hardware", "versions", "commit", "date"),
-)
-"""What a comparison needs of a run's summary."""
 
 WANDB = "wandb://"
 
@@ -87,6 +82,8 @@ def _attempts(found: list[Any], timeout: float) -> Iterator[Run | str]:
     for run in found:
         try:
             yield within(timeout, functools.partial(_read_run, run))
+        except UserError as error:
+            yield f"{error}; left out"
         except (KeyError, TypeError, ValueError) as error:
             yield f"{run.name} cannot be read ({type(error).__name__}: {error}); left out"
 
@@ -99,9 +96,8 @@ def _read_run(run: Any) -> Run | str:
         return f"{run.name} has no validation yet; left out"
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice
     kept = [{key: row.get(key) for key in (*AXES, *MEASURES)} for row in sorted(rows, key=lambda row: row["step"])]
-    summary: Mapping[str, Any] = dict(run.summary)
-    finished = {key: _plain(summary[key]) for key in _SUMMARY if key in summary} if "parameters" in summary else {}
-    return run_of(str(run.url), dict(run.config), kept, finished)
+    summary = {key: _plain(value) for key, value in dict(run.summary).items() if key in Summary.__annotations__}
+    return run_of(str(run.url), dict(run.config), kept, summary if "parameters" in summary else None)
 
 
 def _plain(value: Any) -> Any:

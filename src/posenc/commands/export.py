@@ -16,8 +16,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--to", choices=["hf"], default="hf", help="hf: config.json, model.safetensors, tokenizer.json")
     parser.add_argument("--out", type=Path, help="output folder; default: hf in the run directory")
-    given = parser.parse_args(arguments)
     with one_sentence_errors():
+        given = parser.parse_args(arguments)
         run = newest(given.run)
         folder = export(run, given.out or run / "hf")
         print(f"Written to {folder}: AutoModelForCausalLM.from_pretrained({str(folder)!r})")

@@ -29,8 +29,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate runs that have been evaluated before")
     parser.add_argument("--cache", type=Path, default=CACHE, help="token cache (default: %(default)s)")
-    given = parser.parse_args(arguments)
     with one_sentence_errors():
+        given = parser.parse_args(arguments)
         extrapolate(given.folder, given.again, given.cache)
 
 

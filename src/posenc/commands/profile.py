@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.command_line import Arguments, flags_first, one_sentence_errors
 from posenc.config.files import CONF
 from posenc.errors import UserError
 
@@ -52,9 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides, as for train.py")
     default = "runs/profiles/<pos>-<model>-<device>.json, numbered if it exists"
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"the trace; default: {default}")
-    given = parser.parse_intermixed_args(arguments)
-    with one_sentence_errors(given.overrides, CONF):
-        profile(given.overrides, given.out)
+    with one_sentence_errors():
+        given = parser.parse_intermixed_args(arguments)
+    overrides = flags_first(given.overrides)
+    with one_sentence_errors(overrides, CONF):
+        profile(overrides, given.out)
 
 
 def profile(overrides: Sequence[str], out: Path | None = None) -> None:

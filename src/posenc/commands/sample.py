@@ -21,8 +21,8 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=500, help="number of tokens to generate (default: 500)")
     parser.add_argument("--temperature", type=float, default=0.8, help="from 0.01 to 100 (default: 0.8)")
     parser.add_argument("--seed", type=int, default=0, help="of the sampled tokens (default: 0)")
-    arguments = parser.parse_args(given)
     with one_sentence_errors():
+        arguments = parser.parse_args(given)
         _check(arguments)
         trained = load(newest(arguments.run))
         objective, context = trained.objective, trained.config["context"]

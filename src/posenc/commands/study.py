@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.errors import UserError
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Study
@@ -33,4 +34,6 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
             print(notice, file=sys.stderr)
         if given.todo is not None:
             print(*study.todo(given.todo), sep="\n")
+        elif not study.results:
+            raise UserError(f"{given.results / 'runs.csv'} has no runs: give folders with finished runs")
         yield given, study

@@ -1,6 +1,5 @@
 """Train one language model, or a sweep: `posenc train pos=rope` or `python train.py pos=rope`."""
 
-import signal
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -14,30 +13,29 @@ if TYPE_CHECKING:
 
 def main(conf: Path = CONF) -> None:
     """The command line, parsed by Hydra except for --help and --version."""
-    arguments = set(sys.argv)
-    if arguments & {"-h", "--help"}:
-        from posenc.config.help import manual
+    from posenc.config.command_line import flags_first, one_sentence_errors
 
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # for `train.py --help | head`
-        print(manual(conf))
-    elif "--version" in arguments:
-        print(f"posenc {version('posenc')}")
-    else:
-        _compose_and_train(conf)
-        if arguments & {"-c", "--cfg"}:
-            print(f"# The files in {conf} explain each key.")
+    sys.argv[1:] = flags_first(sys.argv[1:])
+    arguments = set(sys.argv)
+    if not arguments & {"-h", "--help", "--version"}:
+        with one_sentence_errors(sys.argv[1:], conf):
+            _compose_and_train(conf)
+            if arguments & {"-c", "--cfg"}:
+                print(f"# The files in {conf} explain each key.")
+        return
+    from posenc.config.help import manual
+
+    with one_sentence_errors():
+        print(f"posenc {version('posenc')}" if "--version" in arguments else manual(conf))
 
 
 def _compose_and_train(conf: Path) -> None:
     import hydra
 
-    from posenc.config.command_line import flags_first, one_sentence_errors
     from posenc.config.compose import register_resolvers
 
     register_resolvers()
-    sys.argv[1:] = flags_first(sys.argv[1:])
-    with one_sentence_errors(sys.argv[1:], conf):
-        hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(job)()
+    hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(job)()
 
 
 def job(cfg: "DictConfig") -> float | None:

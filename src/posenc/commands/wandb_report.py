@@ -1,16 +1,15 @@
 """Create a W&B report of a sweep: `python -m posenc.wandb_report wandb://entity/project/group`."""
 
-import argparse
 import sys
 
 from posenc.analysis.wandb_runs import parse_source, public_api, read_group, wandb_errors
-from posenc.config.command_line import one_sentence_errors
+from posenc.config.command_line import Arguments, one_sentence_errors
 from posenc.tracking.client import TIMEOUT, within
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="posenc wandb_report", description=__doc__)
+    parser = Arguments(prog="posenc wandb_report", description=__doc__)
     parser.add_argument("source", help="wandb://entity/project/group")
     parser.add_argument(
         "--baseline", help="scheme that the others are compared with; default: sinusoidal, if it is there"

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -44,7 +44,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     After a signal the exit code is 128 plus its number: 130 for Ctrl-C, 143 for SIGTERM.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra should raise its errors instead of printing them
-    replace_unencodable()
+    prepare_streams()
     try:
         adopt_srun()
         check_no_secrets(arguments)
@@ -88,8 +88,11 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         _leave(first_line(error), MISUSE)
 
 
-def replace_unencodable() -> None:
-    """Replace characters that stdout cannot encode: a hyphen for a dash, ? for the rest."""
+def prepare_streams() -> None:
+    """Replace what stdout cannot encode: a hyphen for a dash, ? for the rest. Closed streams become /dev/null."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open to the end
     codecs.register_error("plain", _plain)
     if isinstance(sys.stdout, io.TextIOWrapper):  # not in a notebook
         sys.stdout.reconfigure(errors="plain")
@@ -133,6 +136,9 @@ def _while_reading(error: Exception) -> bool:
 class Arguments(argparse.ArgumentParser):
     """An argument parser that reports errors in one sentence."""
 
+    def print_help(self, file: Any = None) -> None:
+        print(self.format_help(), end="", file=file, flush=True)  # so that a full disk is noticed
+
     def error(self, message: str) -> NoReturn:
         _leave(f"{message}; see --help", MISUSE)
 
@@ -167,7 +173,10 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         with suppress(HydraException):  # a group that is not in the defaults, such as sweep, fails to compose here too
             if conf is not None and (unknown := unknown_key(arguments, conf)):
                 return unknown
-        return " ".join(str(error).split())
+        why = f": {first_line(error.__cause__)}" if error.__cause__ else ""
+        return " ".join(str(error).split()) + why
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return f"{error.full_key}={error.child_node} cannot be read: {first_line(error)}"
     return first_line(error)
 
 

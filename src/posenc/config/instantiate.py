@@ -106,7 +106,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
 
 
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
-    """Check that the sizes of scheme and attention match the model's."""
+    """Check that the sizes of scheme and attention match the model's, and that an intervention has an effect."""
     model = configuration["model"]
     sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
         "head_dim": model["width"] // max(1, model["heads"])
@@ -116,6 +116,13 @@ def _check_sizes(configuration: Mapping[str, Any]) -> None:
             given = configuration[group].get(key, size)
             if given != size:
                 raise UserError(f"{group}.{key}={given} must be {size}, as in the model")
+    chosen = configuration["intervention"].get("in_layers")
+    if chosen is not None and not (chosen and all(0 <= layer < model["layers"] for layer in chosen)):
+        allowed = f"one or more of the model's layers, 0 to {model['layers'] - 1}"
+        raise UserError(f"intervention.in_layers={chosen} must be {allowed}")
+    start, steps = configuration["intervention"].get("start", 0), configuration["steps"]
+    if start >= steps:
+        raise UserError(f"intervention.start={start} must be below steps={steps}")
 
 
 def _check_memory(configuration: Mapping[str, Any], vocab_size: int) -> None:

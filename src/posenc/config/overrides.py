@@ -62,11 +62,14 @@ def values_of(override: Override) -> list[str]:
     """The value of an override, or all values that it sweeps over, as text.
 
     Raises:
-        UserError: if it has too many values, or its values are not listed.
+        UserError: if it has no values, too many, or one twice, or its values are not listed.
     """
     if override.is_sweep_override():
         _check_listed(override)
-        return list(override.sweep_string_iterator())
+        values = list(override.sweep_string_iterator())
+        if len(set(values)) < max(1, len(values)):
+            raise UserError(f"{override.input_line} has {'a value twice' if values else 'no values'}")
+        return values
     value = override.value()
     return ["" if value is None else str(value)]
 
@@ -78,7 +81,7 @@ def _check_listed(override: Override) -> None:
     if isinstance(swept, RangeSweep):
         if not swept.step or swept.start is None or swept.stop is None:
             raise UserError(f"{override.input_line} is infinite: its step must not be 0")
-        if (swept.stop - swept.start) / swept.step > MAX_RUNS:
+        if not (swept.stop - swept.start) / swept.step <= MAX_RUNS:  # NaN compares false
             raise UserError(f"{override.input_line} has too many values: a sweep has at most {MAX_RUNS:,} runs")
 
 
@@ -182,7 +185,8 @@ def check_single_run(hydra: Any) -> None:
     Raises:
         UserError: if a launcher, a sweeper, or values to sweep are given.
     """
-    given = [*hydra.overrides.hydra, *hydra.overrides.task]
+    overrides: Any = OmegaConf.to_container(hydra.overrides)  # interpolations in them are not resolved
+    given = [*overrides["hydra"], *overrides["task"]]
     choices = hydra.runtime.choices
     left_open = set(hydra.sweeper.get("params") or ()) - {one.partition("=")[0] for one in given} - {"seed"}
     if choices["hydra/launcher"] != "basic":

@@ -69,9 +69,9 @@ class Settings:
             if getattr(self, key) % getattr(self, of):
                 raise UserError(f"{key}={getattr(self, key)} must be a multiple of {of}={getattr(self, of)}")
         check_plain("name", self.name)
-        for key in ("runs", "cache"):
+        for key in ("runs", "cache", "fork_from"):
             folder = getattr(self, key)
-            if not folder or not folder.isprintable():
+            if folder is not None and not (folder and folder.isprintable()):
                 raise UserError(f"{key}={folder!r} must be the name of a folder")
 
 

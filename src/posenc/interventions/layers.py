@@ -49,7 +49,7 @@ class KeyShift(Intervention):
         self.fraction = fraction
 
     def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        kept = k.shape[-1] - round(self.fraction * k.shape[-1])
+        kept = k.shape[-1] - max(1, round(self.fraction * k.shape[-1]))
         shifted = F.pad(k[..., kept:], (0, 0, 1, 0))[..., :-1, :]  # zeros for the first token
         return within.rotate(q, torch.cat([k[..., :kept], shifted], dim=-1), positions)
 

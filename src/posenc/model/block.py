@@ -126,7 +126,7 @@ class Family:
         if (self.ratio * width).is_integer():
             return int(self.ratio * width)
         multiple = max(1, width // 16)
-        return math.ceil(round(self.ratio * width) / multiple) * multiple
+        return math.ceil(max(1, round(self.ratio * width)) / multiple) * multiple
 
 
 class Block(nn.Module):

@@ -40,8 +40,9 @@ class Additive(PositionScheme):
 class Sinusoidal(Additive):
     """Fixed sines and cosines (Vaswani et al. 2017, section 3.5): PE(m, 2i) = sin(m theta_i), PE(m, 2i+1) = cos.
 
-    With token embeddings of standard deviation 0.02, the raw amplitude of 1 would drown the tokens, and the comparison
-    would measure an artefact of initialisation. So the amplitude is `scale`, and its default matches the embeddings.
+    With token embeddings of standard deviation 0.02, the raw amplitude of 1 drowns the tokens at first, and one that
+    matches them is soon drowned, since they grow. So the amplitude is `scale`; its default is the best of those tried
+    (docs/protocol.md).
 
     Args:
         width: D, even.
@@ -58,7 +59,7 @@ class Sinusoidal(Additive):
         self,
         width: int,
         base: float = 10_000.0,
-        scale: Scale = "matched",
+        scale: Scale = 0.1,
         tokens: float | Literal["sqrt_width"] = 1.0,
     ) -> None:
         super().__init__()

@@ -172,7 +172,7 @@ class Fire(PositionScheme):
     ) -> None:
         super().__init__()
         self.initial = c, threshold
-        self.c, self.log_threshold = nn.Parameter(torch.empty(())), nn.Parameter(torch.empty(()))
+        self.c, self.log_threshold = (nn.Parameter(torch.empty(1)) for _ in range(2))  # FSDP needs a dimension
         self.inner, self.outer = nn.Linear(1, hidden), nn.Linear(hidden, heads)
         self.initialise()
 

@@ -25,7 +25,7 @@ from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
 
 INTRODUCTION = """\
-How many times fewer tokens RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
+How many times fewer tokens, N, RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
 ([protocol](../../docs/protocol.md)). `runs.csv` has a row for each run, `curves.csv` every validation, `plan.yaml`
 the planned runs. Intervals are Student's t over seeds, and cover seeds only; with fewer than three seeds there is no
 interval and no verdict. Generated with `python -m posenc.claim_map`."""

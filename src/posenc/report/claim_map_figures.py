@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point
 from posenc.analysis.results import Result
+from posenc.report import formatting
 from posenc.report.figures import STYLE, label
 from posenc.report.looks import looks
 
@@ -49,7 +50,7 @@ def advantages(
     fig = Figure(figsize=(8, 6.4), layout="constrained")
     above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
     title = f"How many times fewer tokens RoPE needs than {BASELINE}"
-    marks = "rings: seeds; bars: 95 % intervals over seeds; triangles: bounds"
+    marks = "rings: seeds; bars: 95 % intervals; triangles: bounds; stars: published, other models and baselines"
     above.set_title(f"{title}\n{marks}", loc="left", fontsize=10)
     above.axhline(1, color="#1c1c1c", linewidth=0.9)
     measured = [(name, points) for name, points in others.items() if points]
@@ -82,6 +83,7 @@ def _line(axes: Any, points: Sequence[Point], color: str, name: str, **style: An
     known = [point for point in points if 0 < point.advantage.value < math.inf]
     if not known:
         return
+    name = f"{name}, {formatting.seeds_from([point.advantage.seeds for point in known])}"
     axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, label=name, **style)
     early = [point for point in known if point.plateau]
     axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)

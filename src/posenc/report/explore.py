@@ -65,7 +65,9 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source = file.parent.relative_to(results)
     rows = read_csv(file)
-    if rows and "pos" not in rows[0]:
+    if not rows:
+        raise UserError(f"{file} has no curves: restore or delete it")
+    if "pos" not in rows[0]:
         check_types(file, rows, list[_ReportRow])
         budget = max(float(row["tokens"]) for row in rows)
         rows = [_as_in_a_study(row, budget) for row in rows]

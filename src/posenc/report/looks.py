@@ -1,7 +1,7 @@
 """Colour and dash pattern of each scheme, in all figures."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,23 +19,22 @@ class Look:
         return {"colour": f"light-dark({self.colour}, {dark})", "dash": _DASHES[self.dash]}
 
 
-LOOKS: Mapping[str, Look] = {
-    "none": Look("#767676", "dot"),
-    "learned": Look("#009E73", "dashdot"),
-    "sinusoidal": Look("#0072B2", "dash"),
-    "sinusoidal_matched": Look("#56B4E9", "dash"),
-    "rope": Look("#D55E00", "solid"),
-    "alibi": Look("#CC79A7", "solid"),
-    "t5": Look("#CC79A7", "dash"),
-    "xpos": Look("#E69F00", "solid"),
-    "rope_partial": Look("#E69F00", "dash"),
-    "rope_bounded": Look("#E69F00", "dot"),
+_SCHEMES = {
+    "#767676": {"dot": "none"},
+    "#0072B2": {"dash": "sinusoidal"},
+    "#56B4E9": {"solid": "sinusoidal_raw", "dash": "sinusoidal_matched", "dot": "sinusoidal_vaswani"},
+    "#009E73": {"solid": "fox", "dash": "cope", "dot": "pope", "dashdot": "learned"},
+    "#D55E00": {"solid": "rope", "dash": "rope_truncated", "dot": "rope_trained", "dashdot": "nope_hybrid"},
+    "#E69F00": {"solid": "xpos", "dash": "rope_partial", "dot": "rope_bounded", "dashdot": "rope_half_truncated"},
+    "#CC79A7": {"solid": "alibi", "dash": "t5", "dot": "kerple", "dashdot": "fire"},
 }
+LOOKS = {scheme: Look(colour, dash) for colour, schemes in _SCHEMES.items() for dash, scheme in schemes.items()}
+
 _ON_DARK = {"#0072B2": "#4AA3E0", "#000000": "#F0F0F0", "#767676": "#A8A8A8"}
 """Replacements in dark mode."""
 
 _DASHES = {"solid": "", "dash": "7 3", "dot": "2 3", "dashdot": "8 3 2 3"}
-_OTHERS = [Look(colour, dash) for dash in ("solid", "dash", "dot", "dashdot") for colour in ("#56B4E9", "#000000")]
+_OTHERS = [Look("#000000", dash) for dash in _DASHES]
 
 
 def looks(schemes: Sequence[str]) -> dict[str, Look]:

@@ -45,7 +45,8 @@ class MetricsFile:
 
     def __init__(self, file: Path, columns: Sequence[str], resumed_at: int) -> None:
         self.file, self.columns = file, columns
-        atomic_write(file, to_csv(columns, (row for row in read_csv(file) if int(row["step"]) <= resumed_at)))
+        rows = read_csv(file) if resumed_at else []
+        atomic_write(file, to_csv(columns, (row for row in rows if int(row["step"]) <= resumed_at)))
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows in one write; missing values are empty.
@@ -65,20 +66,26 @@ class MetricsFile:
 
 
 def read_csv(file: Path) -> list[dict[str, str]]:
-    """The complete rows of a CSV file; an incomplete last row is left out. Empty if the file does not exist.
+    """The rows of a CSV file; a last row without a line end is left out. Empty if the file does not exist.
 
     Raises:
-        UserError: if it is not valid CSV.
+        UserError: if it is not valid CSV, has a column twice, or a row with more or fewer cells than the header.
     """
     if not file.exists():
         return []
     text = read_text(file, MAX_BYTES)
     complete = text[: text.rfind("\n") + 1]
     try:
-        rows = list(csv.DictReader(io.StringIO(complete)))
+        reader = csv.DictReader(io.StringIO(complete))
+        rows, columns = list(reader), reader.fieldnames or ()
     except csv.Error as error:
         raise UserError(f"{file} cannot be read: {error}") from error
-    return [row for row in rows if None not in row and None not in row.values()]
+    if len(set(columns)) < len(columns):
+        raise UserError(f"{file} cannot be read: it has a column twice")
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():
+            raise UserError(f"{file} cannot be read: row {number} has more or fewer cells than the header")
+    return rows
 
 
 def read_numbers(file: Path) -> list[dict[str, float]]:

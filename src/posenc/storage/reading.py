@@ -1,9 +1,10 @@
 """Reading the files of a run directory, which may be damaged or untrusted: with limits, and as plain data only."""
 
+import functools
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -58,7 +59,7 @@ def read_json(file: Path) -> Any:
     Raises:
         UserError: if it cannot be read.
     """
-    return _parsed(file, json.loads)
+    return _parsed(file, functools.partial(json.loads, object_pairs_hook=_unique))
 
 
 def read_mapping(file: Path) -> dict[str, Any]:
@@ -73,8 +74,8 @@ def read_mapping(file: Path) -> dict[str, Any]:
     return content
 
 
-def check_types(file: Path, content: Any, expected: Any) -> Any:
-    """The plain data of a file as a type, such as a TypedDict or a dataclass; other keys are ignored.
+def check_types(source: Path | str, content: Any, expected: Any) -> Any:
+    """Plain data of a source, such as a file, as a type: a TypedDict or a dataclass. Other keys are ignored.
 
     Raises:
         UserError: names the first key that is missing or has the wrong type.
@@ -85,7 +86,7 @@ def check_types(file: Path, content: Any, expected: Any) -> Any:
         return TypeAdapter(expected).validate_python(content)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"])) or "its content"
-        raise UserError(f"{file} cannot be read: {where} is missing or invalid") from error
+        raise UserError(f"{source} cannot be read: {where} is missing or invalid") from error
 
 
 def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
@@ -96,15 +97,32 @@ def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
         raise UserError(f"{file} cannot be read: {' '.join(str(error).split())[:200]}") from error
 
 
+def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A mapping without duplicate keys, of which parsers would silently keep the last."""
+    mapping: dict[Any, Any] = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ValueError(f"it has the key {key} twice")
+        mapping[key] = value
+    return mapping
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Refuses duplicate keys."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        _unique((str(key.value), None) for key, _ in node.value)
+        return super().construct_mapping(node, deep)
+
+
 def _plain_yaml(text: str) -> Any:
     """Parse YAML without aliases, which could expand to gigabytes, and with limited nesting."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     depth = 0
-    for event in yaml.parse(text, loader):
+    for event in yaml.parse(text, _Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
             raise ValueError("it has aliases, or is nested too deeply")
-    return yaml.load(text, loader)
+    return yaml.load(text, _Loader)
 
 
 def leaves(tree: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:

@@ -124,21 +124,21 @@ def find_run(cfg: DictConfig) -> Path | None:
     return None
 
 
-class _Summary(TypedDict, total=False):
+class Summary(TypedDict, total=False):
     """The keys read from a summary; earlier versions wrote fewer, and all write more."""
 
-    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
+    __pydantic_config__ = {"strict": True, "allow_inf_nan": False}  # type: ignore[misc]
     val_loss: Required[Positive]
     seconds: Required[NonNegative]
     tokens_per_s: Required[NonNegative]
     parameters: Required[Annotated[int, Ge(0), Lt(2**63)]]
-    bits_per_byte: float
-    bigram_loss: float | None
-    unigram_loss: float | None
-    val_loss_se: float
-    mfu: float
-    peak_memory: float
-    time: dict[str, float]
+    bits_per_byte: Positive
+    bigram_loss: Positive | None
+    unigram_loss: Positive | None
+    val_loss_se: NonNegative
+    mfu: NonNegative
+    peak_memory: NonNegative
+    time: dict[str, NonNegative]
     versions: dict[str, str]
     hardware: str
     precision: str
@@ -153,7 +153,7 @@ def read_summary(file: Path) -> dict[str, Any]:
         UserError: if it is damaged, or not written by this program.
     """
     summary = read_mapping(file)
-    check_types(file, summary, _Summary)
+    check_types(file, summary, Summary)
     return summary
 
 

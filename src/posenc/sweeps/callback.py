@@ -14,7 +14,7 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.command_line import broken_pipe, one_sentence_errors
 from posenc.config.overrides import parsed, values_of
@@ -122,7 +122,8 @@ class Comparison(Callback):
 def _runs(config: DictConfig) -> int:
     """The number of runs of Hydra's basic sweeper: all combinations of the swept values."""
     params = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
-    given = {override.key_or_group: override for override in parsed([*params, *config.hydra.overrides.task])}
+    task: Any = OmegaConf.to_container(config.hydra.overrides.task)
+    given = {override.key_or_group: override for override in parsed([*params, *task])}
     return math.prod(len(values_of(override)) for override in given.values())
 
 

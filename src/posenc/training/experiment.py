@@ -41,6 +41,7 @@ class Experiment:
             UserError: if a constructor rejects a value.
         """
         optim, schedule, tokenizer = (build(config, group) for group in ("optim", "schedule", "tokenizer"))
+        schedule.lr_factor(0, config["steps"])  # refuses a warm-up longer than the run
         objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
         return cls(config, optim, schedule, tokenizer, objective, build_model(config, objective))
 

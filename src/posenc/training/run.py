@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.compat import import_dynamo
+from posenc.compat import import_dynamo, import_torchmetrics
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings, check, check_plain, identity
 from posenc.distributed import named_peer_failures, rank_zero_first, rank_zero_output, this_rank
@@ -101,6 +101,7 @@ def _train(
         prepared = experiment.prepare(corpus, config["choices"]["data"])
     with gc_paused():
         import_dynamo()
+        import_torchmetrics()
         from posenc.training.fit import TrainingRun
     freeze_imports()
     tokens = settings.batch_size * settings.context // this_rank().world_size

@@ -7,6 +7,7 @@ from typing import Annotated, Protocol
 from annotated_types import Ge
 
 from posenc.bounds import Fraction
+from posenc.errors import UserError
 
 Span = Annotated[int, Ge(0)] | Fraction
 """A part of a run: an integer is a number of steps, any other number a fraction of them."""
@@ -21,7 +22,13 @@ class Schedule(Protocol):
 
 
 def steps_of(span: Span, steps: int) -> int:
-    """The number of steps in a span."""
+    """The number of steps in a span.
+
+    Raises:
+        UserError: if it is longer than the run.
+    """
+    if isinstance(span, int) and span > steps:
+        raise UserError(f"the schedule's warm-up and cool-down must be at most steps={steps}, not {span}")
     return span if isinstance(span, int) else round(span * steps)
 
 

@@ -68,15 +68,19 @@ class Signals:
             self._watch()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._leaving.set()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
             os.close(signal.set_wakeup_fd(self._wakeup_before))
             sys.unraisablehook = self._unraisable
+        # The process is about to exit: another Ctrl-C would only add a traceback to its last message, and the SIGTERM
+        # that torchrun sends after the death of another rank would prevent it.
+        ignored = {self.received} & {signal.SIGINT}
+        if error is not None and this_rank().world_size > 1:
+            ignored |= {signal.SIGTERM}
         for one, handler in self._before.items():
-            # The process is about to exit: another Ctrl-C would only add a traceback to its last message.
-            signal.signal(one, signal.SIG_IGN if one == self.received == signal.SIGINT else handler)
+            signal.signal(one, signal.SIG_IGN if one in ignored else handler)
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
