@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from posenc.analysis.claim_map import advantage, growth, off_plateau, tokens_to, trend
-from posenc.analysis.results import Result, pooled_sd, read_results, rows, seeds_needed
+from posenc.analysis.results import Result, by_seeds, pooled_sd, read_results, rows, seeds_needed
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 
@@ -115,7 +115,7 @@ def test_two_settings_of_one_budget_are_refused():
 
 
 def test_the_pooled_sd_is_that_of_the_seeds_within_each_arm():
-    sd, freedom = pooled_sd(backbone())
+    sd, freedom = pooled_sd(by_seeds(backbone()))
     assert sd == pytest.approx(0.003)  # seeds 0, 1, 2 lie at 0, 0.003 and 0.006
     assert freedom == 2 * 5 * 2
 

@@ -23,6 +23,7 @@ PLAN: dict[str, Any] = {
             "what": "Dose", "from": "none", "axis": "bias",
             "arms": {str(dose): f"pos=none intervention=offset_bias intervention.strength={dose}" for dose in (2, 6)},
         },
+        {"what": "An arm in two blocks", "arms": {"6": "pos=none intervention=offset_bias intervention.strength=6"}},
     ],
 }  # fmt: skip
 FASTER = {"rope": 4.0, "none": 1.0, "2": 2.0, "6": 4.0}

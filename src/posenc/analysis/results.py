@@ -203,17 +203,18 @@ def rows(results: Iterable[Result]) -> list[dict[str, object]]:
     return [asdict(result) for result in sorted(results, key=lambda result: result.key)]
 
 
-def pooled_sd(results: Iterable[Result]) -> tuple[float, int]:
-    """The standard deviation of the final loss over seeds, pooled over all arms, budgets and settings.
-
-    Returns:
-        The standard deviation in nats, and its degrees of freedom; NaN and 0 if no arm has two seeds.
-    """
+def by_seeds(results: Iterable[Result]) -> list[list[float]]:
+    """The final losses of each arm, budget and setting, by rising variance over its seeds."""
     groups: dict[tuple[object, ...], list[float]] = {}
     for result in results:
         groups.setdefault((result.corpus, result.tokens, result.arm), []).append(result.val_loss)
-    freedom = sum(len(losses) - 1 for losses in groups.values())
-    squares = sum(float(np.var(losses)) * len(losses) for losses in groups.values())
+    return sorted(groups.values(), key=lambda losses: float(np.var(losses)))
+
+
+def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """The standard deviation within groups of losses, and its degrees of freedom; NaN and 0 without two in a group."""
+    freedom = sum(len(losses) - 1 for losses in groups)
+    squares = sum(float(np.var(losses)) * len(losses) for losses in groups)
     return (math.sqrt(squares / freedom), freedom) if freedom else (math.nan, 0)
 
 

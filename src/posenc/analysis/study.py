@@ -61,7 +61,8 @@ class Study:
         """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
         known, corpus = {result.key for result in self.results}, self.corpus(overrides)
         for line in self.lines():
-            if self.key([*line, *overrides], corpus) not in known:
+            if (key := self.key([*line, *overrides], corpus)) not in known:
+                known.add(key)  # an arm may be in several blocks
                 yield shlex.join([*line, *overrides])
 
     def corpus(self, overrides: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from posenc.analysis.claim_map import (
     trend,
 )
 from posenc.analysis.convergence import Estimate, mean
-from posenc.analysis.results import BACKBONE, SEARCH, Result, pooled_sd, read_ngrams, seeds_needed
+from posenc.analysis.results import BACKBONE, SEARCH, Result, by_seeds, pooled_sd, read_ngrams, seeds_needed
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
@@ -99,16 +99,13 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
     for result in results:
         budgets.setdefault(result.pos, set()).add(result.tokens)
     arms = sorted(pos for pos, trained in budgets.items() if len(trained) > 1)
-    spreads = {pos: pooled_sd(off_plateau(result for result in results if result.pos == pos)) for pos in arms}
-    known = {pos: (sd, freedom) for pos, (sd, freedom) in spreads.items() if freedom}
+    groups = {pos: by_seeds(off_plateau(result for result in results if result.pos == pos)) for pos in arms}
+    known = [f"{pos} {_spread(losses)}" for pos, losses in groups.items() if pooled_sd(losses)[1]]
     if known:
-        each = ", ".join(
-            f"{pos} {sd:.4f} ({freedom} degrees of freedom, {seeds_needed(sd, 0.01):,} seeds)"
-            for pos, (sd, freedom) in known.items()
-        )
         written.append(
             "SD of the final loss over seeds in nats, pooled over the budgets and settings of an arm off the bigram "
-            f"model's plateau, and the seeds for which the 95 % interval of a mean is at most ± 0.01 nats: {each}."
+            "model's plateau; the seeds for which the 95 % interval of a mean is at most ± 0.01 nats; and both without "
+            f"the budget or setting that varies most: {'; '.join(known)}."
         )
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
@@ -117,6 +114,16 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
             "(median over runs). All runs use the same windows, so differences are more precise."
         )
     return written
+
+
+def _spread(groups: Sequence[Sequence[float]]) -> str:
+    """The pooled SD of groups by rising variance, in words."""
+    texts = []
+    for chosen in (groups, groups[:-1]):
+        sd, freedom = pooled_sd(chosen)
+        if freedom:
+            texts.append(f"{sd:.4f} ({freedom} degrees of freedom, {seeds_needed(sd, 0.01):,} seeds)")
+    return ", ".join(texts)
 
 
 def table(points: Sequence[Point], unit: int) -> str:

@@ -41,7 +41,7 @@ def write(study: Study) -> Path:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
             figures.save(figure(explained), study.folder / f"{corpus}.png")
-            drawn = f"![Share of RoPE's advantage that each intervention explains]({corpus}.png)"
+            drawn = f"![The share of RoPE's advantage that an arm has with each intervention]({corpus}.png)"
             text += [f"## {study.title(corpus)}", drawn, table(explained, study.plan["levels"])]
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
     return file
