@@ -17,7 +17,7 @@ EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").iterdir())
 SWEEPS = sorted(file.stem for file in (CONF / "sweep").iterdir())
 FAMILIES = sorted(file.stem for file in (CONF / "model" / "family").iterdir())
 REFUSED = {
-    *((scheme, "attention=linear") for scheme in ("alibi", "t5", "fox", "kerple", "fire", "cope")),
+    *((scheme, "attention=linear") for scheme in ("alibi", "t5", "fox", "kerple", "fire", "cope", "pope")),
     *((scheme, "objective=masked") for scheme in ("xpos", "fox", "fire", "cope")),
 }
 """Schemes that have no meaning there, and are told so."""
@@ -81,8 +81,15 @@ def test_every_family_fills_in_masked_tokens(family):
 
 @pytest.mark.parametrize("intervention", sorted(file.stem for file in (CONF / "intervention").glob("*.yaml")))
 def test_every_intervention_takes_a_training_step(intervention):
-    losses = losses_of_a_few_steps(composed("pos=sinusoidal", f"intervention={intervention}", *SMALL))
+    scheme = "rope" if intervention == "only_layers" else "sinusoidal"
+    losses = losses_of_a_few_steps(composed(f"pos={scheme}", f"intervention={intervention}", *SMALL))
     assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("intervention", ["key_shift", "encoding_in_qk", "offset_bias"])
+def test_an_intervention_that_is_no_rotation_is_refused_by_linear_attention(intervention):
+    with pytest.raises(UserError, match="the scheme needs attention logits, and linear attention has none"):
+        losses_of_a_few_steps(composed("pos=rope", f"intervention={intervention}", "attention=linear", *SMALL))
 
 
 @pytest.mark.parametrize(
@@ -149,12 +156,12 @@ def test_every_value_of_every_file_is_explained():
 
 
 def test_weight_decay_falls_on_matrices_only():
-    config = composed()
+    config = composed("pos=pope")  # its angles have three dimensions
     model = build_model(config, build(config, "objective", vocab_size=256))
     optim = build(config, "optim")
     optimiser = optim.build(model)
     for group in optimiser.param_groups:
-        assert all((weight.ndim >= 2) == (group["weight_decay"] == 0.1) for weight in group["params"])
+        assert all((weight.ndim == 2) == (group["weight_decay"] == 0.1) for weight in group["params"])
     assert sum(len(group["params"]) for group in optimiser.param_groups) == len(list(model.parameters()))
 
 
@@ -187,6 +194,14 @@ def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeyp
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda fast=fast: {"amx_bf16": fast})
         assert accelerator.Hardware(accelerator="cpu").chosen_precision() == precision
     assert accelerator.Hardware(accelerator="cpu", precision="32-true").chosen_precision() == "32-true"
+
+
+def test_no_run_of_a_sweep_takes_the_matmul_precision_of_the_one_before():
+    from posenc.training import accelerator
+
+    torch.set_float32_matmul_precision("high")  # as a run in bf16 on CUDA does
+    accelerator.Hardware(accelerator="cpu", precision="32-true").compiled(torch.neg)
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeypatch, capsys):

@@ -15,7 +15,7 @@ from posenc.interventions import (
     Smear,
 )
 from posenc.model import Transformer
-from posenc.positions import Alibi, PositionScheme, Rotary, Sinusoidal
+from posenc.positions import T5, Alibi, Forgetting, PositionScheme, Rotary, Sinusoidal
 
 HEADS, WIDTH, T = 2, 16, 12
 TOKENS = torch.randint(0, 50, (2, T), generator=torch.Generator().manual_seed(3))
@@ -115,6 +115,30 @@ def test_only_layers_is_rope_where_it_stays_and_none_elsewhere():
     torch.testing.assert_close(none(TOKENS), model(PositionScheme())(TOKENS))
 
 
+def test_what_only_other_layers_use_is_not_trained():
+    """DDP waits for the gradient of every parameter that is."""
+    made = model(OnlyLayers(Forgetting(WIDTH, HEADS, 2), [1]))
+    made(TOKENS).sum().backward()
+    trained = {name for name, weight in made.scheme.named_parameters() if weight.requires_grad}
+    assert trained == {name for name, weight in made.scheme.named_parameters() if weight.grad is not None}
+    assert {name.split(".")[-2] for name in trained} == {"1"}
+    assert all(weight.requires_grad for weight in OnlyLayers(T5(HEADS), [0]).parameters())
+
+
+def test_layers_with_the_same_intervention_share_one_bias():
+    calls = []
+
+    class Counted(Alibi):
+        def bias(self, positions):
+            calls.append(positions)
+            return super().bias(positions)
+
+    made = model(OffsetMask(Counted(HEADS), HEADS, [1]), layers=3)
+    calls.clear()  # the constructor tries it on one token
+    made(TOKENS)
+    assert len(calls) == 1
+
+
 def test_smear_adds_a_share_of_the_embedding_before():
     x = torch.randn(2, 5, 4)
     smeared = Smear(PositionScheme(), 0.3).embed(x, torch.arange(5))
@@ -138,6 +162,15 @@ def test_the_amplitude_follows_the_tokens(size):
     torch.testing.assert_close(added.square().mean(-1), 1.5**2 * x.square().mean(-1))
 
 
+def test_the_amplitude_follows_the_tokens_as_the_wrapped_scheme_multiplies_and_smears_them():
+    x, positions = 0.02 * torch.randn(2, 5, WIDTH), torch.arange(5)
+    times_4 = FollowingAmplitude(Sinusoidal(WIDTH, tokens="sqrt_width")).embed(x, positions)
+    torch.testing.assert_close(times_4, FollowingAmplitude(Sinusoidal(WIDTH)).embed(4 * x, positions))
+    smeared = FollowingAmplitude(Smear(Sinusoidal(WIDTH))).embed(x, positions)
+    shifted = Smear(PositionScheme()).embed(x, positions)
+    torch.testing.assert_close(smeared, FollowingAmplitude(Sinusoidal(WIDTH)).embed(shifted, positions))
+
+
 def test_two_interventions_go_together():
     both = OffsetMask(OffsetBias(PositionScheme(), HEADS, [1], 3.0), HEADS, [2])
     first = probs(both)[0]
@@ -156,6 +189,7 @@ def test_two_interventions_go_together():
         ),
         (lambda: OffsetMask(PositionScheme(), 2, [1], start=5, stop=4), "start=5 must not be after stop=4"),
         (lambda: OnlyLayers(PositionScheme(), []), r"in_layers=\[\] must be"),
+        (lambda: OnlyLayers(Sinusoidal(WIDTH), [0]), "such as pos=rope: Sinusoidal adds to the embeddings"),
         (lambda: FollowingAmplitude(Rotary(8)), "additive scheme, such as pos=sinusoidal: Rotary is not"),
     ],
 )

@@ -130,3 +130,8 @@ def test_t5_s_numbers_are_multiplied_by_the_root_of_the_head_dimension_that_its_
     for scheme in (one, sixteen):
         scheme.initialise(torch.Generator().manual_seed(0))
     assert torch.equal(4 * one.bias(torch.arange(9)), sixteen.bias(torch.arange(9)))
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_t5_gives_fused_attention_kernels_adjacent_keys(bidirectional):
+    assert T5(heads=4, bidirectional=bidirectional).bias(torch.arange(8)).is_contiguous()

@@ -68,6 +68,18 @@ def test_the_frequencies_are_trained_by_the_gradient_of_the_logits():
     torch.testing.assert_close(log_ratio.grad, differences, rtol=0.02, atol=1e-3)
 
 
+def test_a_rate_of_kerple_below_its_minimum_can_rise_again():
+    scheme = Kerple(HEADS)
+    with torch.no_grad():
+        scheme.r1[0] = 0.005
+    scheme.bias(torch.arange(4)).sum().backward()
+    assert scheme.bias(torch.arange(4))[0, 3, 0].item() == pytest.approx(
+        -0.01 * math.log1p(3 * scheme.r2[0].item()), rel=1e-5
+    )
+    assert scheme.r1.grad is not None
+    assert scheme.r1.grad.ne(0).all()
+
+
 def test_kerple_falls_with_the_logarithm_of_the_distance():
     scheme = Kerple(HEADS)
     bias = scheme.bias(POSITIONS)

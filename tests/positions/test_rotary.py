@@ -158,7 +158,7 @@ def test_the_angles_of_a_bounded_fraction_are_those_of_a_head_of_its_size():
 
 
 def test_bounded_angles_can_go_past_the_longest_sequence():
-    assert Bounded(16, longest=256).longest is None
+    assert Bounded(16, longest=256).max_length is None
     cos, _ = Bounded(16, longest=256).angles(torch.tensor([512]))
     assert cos[0, 0].item() == pytest.approx(1.0)
 
@@ -186,8 +186,8 @@ def test_xpos_scores_are_those_of_rope_with_each_plane_s_decay_anywhere_within_i
 @pytest.mark.parametrize("scale_base", [64.0, 512.0])
 def test_xpos_stays_finite_up_to_its_longest_sequence_also_where_a_causal_model_does_not_look(scale_base):
     scheme = Xpos(16, scale_base=scale_base)
-    assert scheme.longest is not None
-    ends = torch.tensor([0, scheme.longest - 1]) + 1000
+    assert scheme.max_length is not None
+    ends = torch.tensor([0, scheme.max_length - 1]) + 1000
     x = 30 * torch.ones(1, 1, 2, 16)
     for dtype in (torch.float32, torch.bfloat16):
         turned_q, turned_k = scheme.rotate(x.to(dtype), x.to(dtype), ends)
@@ -195,7 +195,7 @@ def test_xpos_stays_finite_up_to_its_longest_sequence_also_where_a_causal_model_
 
 
 def test_by_default_xpos_spans_32861_positions():
-    assert Xpos(64).longest == 32_861
+    assert Xpos(64).max_length == 32_861
 
 
 @pytest.mark.parametrize("offset", [1, 100, 1000])

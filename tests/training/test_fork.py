@@ -6,6 +6,7 @@ import pytest
 
 from posenc.config.compose import composed
 from posenc.errors import UserError
+from posenc.storage.csv_files import read_csv
 from posenc.training.run import run
 from tests.conftest import CONF, curve, only
 
@@ -35,10 +36,21 @@ def test_a_cool_down_from_a_checkpoint_is_the_run_with_that_cool_down(stable, tm
     assert forked.name == scratch.name
 
 
+def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_path):
+    stable = train(tmp_path / "stable", *STABLE, "attention_every=40")
+    forked = train(tmp_path / "forked", *COOLED, "attention_every=30", f"fork_from={stable}")
+    assert [int(row["step"]) for row in read_csv(forked / "attention.csv")] == [30] * 4  # layers times heads
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
         ((*COOLED, "seed=1"), "the checkpoint is from another configuration: seed=0 (here 1)"),
+        ((*COOLED, "trainer.precision=bf16-mixed"), "the checkpoint is from another configuration: precision=32-true"),
+        (
+            (*COOLED, "attention_every=30"),
+            "the checkpoint is from another configuration: attention_every=10 (here 30)",
+        ),
         ((*COOLED, "optim.lr=0.004"), "the checkpoint is from another configuration: optim.lr=0.003 (here 0.004)"),
         (
             ("steps=30",),

@@ -70,6 +70,7 @@ LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
         ["trainer.compile=true", "attention=linear"],
         ["trainer.compile=true", "pos.layout=interleaved"],
         ["trainer.compile=true", *LARGE_VOCABULARY],
+        ["trainer.compile=false", "pos=rope_trained"],
     ],
 )
 def test_a_step_never_waits_for_the_device(changed):

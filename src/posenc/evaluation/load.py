@@ -92,6 +92,7 @@ def load(run: Path) -> Trained:
     tokenizer.load(run)
     model = build_model(config, objective)
     _load_weights(model, weights, checkpoint)
+    model.scheme.at_step(checkpoint_files.step(checkpoint))
     return Trained(model, objective, tokenizer, config)
 
 

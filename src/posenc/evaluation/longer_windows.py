@@ -34,7 +34,7 @@ def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
     spans = validation_windows(tokens, max(1, MAX_TOKENS // max(1, longest)), longest + ahead)
 
     def entry(times: float, length: int) -> LengthResult:
-        table = trained.model.scheme.longest
+        table = trained.model.scheme.max_length
         if table is not None and length > table:
             return LengthResult(times, length, no_entry=f"it supports only {table} positions")
         if length > longest:

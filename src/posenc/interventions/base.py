@@ -1,7 +1,10 @@
 """A scheme that wraps another and delegates every hook to it, unless an intervention overrides the hook."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc.positions.base import LayerScheme, PositionScheme
 
@@ -16,7 +19,8 @@ class Intervention(PositionScheme):
     def __init__(self, scheme: PositionScheme) -> None:
         super().__init__()
         self.scheme = scheme
-        self.longest, self.causal_only = scheme.longest, scheme.causal_only
+        self.max_length, self.causal_only = scheme.max_length, scheme.causal_only
+        self.rotates = type(self).rotates and scheme.rotates
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return self.scheme.embed(x, positions)
@@ -42,11 +46,15 @@ class Intervention(PositionScheme):
         return within.bias(positions)
 
 
+@dataclass(frozen=True)
 class InLayer:
-    """An intervention in one layer."""
+    """An intervention in one layer; equal to that in another layer with the same wrapped scheme."""
 
-    def __init__(self, intervention: Intervention, within: LayerScheme) -> None:
-        self.intervention, self.within = intervention, within
+    intervention: Intervention
+    within: LayerScheme
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        return self.within.parameters()
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         return self.intervention.rotate_around(self.within, q, k, positions)

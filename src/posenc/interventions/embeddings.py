@@ -31,7 +31,7 @@ class FollowingAmplitude(Intervention):
     """An additive encoding whose size follows that of the token embeddings, which grow during training.
 
     Args:
-        scheme: an additive scheme; its own amplitude has no effect.
+        scheme: an additive scheme, possibly inside other interventions; its own amplitude has no effect.
         ratio: RMS of the encoding relative to that of the same token's embedding. The RMS over the batch would leak
             information about later tokens.
 
@@ -50,7 +50,11 @@ class FollowingAmplitude(Intervention):
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         encoding = self.scheme.encoding(positions)
         assert encoding is not None
-        return x + (self.ratio * _rms(x.detach()) * encoding / _rms(encoding)).to(x.dtype)
+        tokens = self.scheme.embed(x, positions) - encoding.to(x.dtype)
+        return tokens + (self.ratio * _rms(tokens.detach()) * encoding / _rms(encoding)).to(x.dtype)
+
+    def encoding(self, positions: Tensor) -> None:
+        """None: what is added depends on the tokens."""
 
 
 def _rms(x: Tensor) -> Tensor:

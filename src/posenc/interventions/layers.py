@@ -14,21 +14,29 @@ from posenc.positions.base import LayerScheme, PositionScheme
 
 
 class OnlyLayers(Intervention):
-    """A scheme in the given layers only; the others have no positions.
+    """A scheme in the given layers only; the others have no positions, and their parameters are not trained.
 
     Args:
         scheme: the wrapped scheme.
         in_layers: layer indices, from 0.
 
     Raises:
-        ValueError: if the list is empty or has a negative index.
+        ValueError: if the list is empty or has a negative index, or the scheme does not act in the layers.
     """
 
     def __init__(self, scheme: PositionScheme, in_layers: list[int]) -> None:
         super().__init__(scheme)
         if not in_layers or any(layer < 0 for layer in in_layers):
             raise ValueError(f"in_layers={list(in_layers)} must be one or more integers, each at least 0")
+        if scheme.encoding(torch.arange(1)) is not None:
+            raise ValueError(
+                "only_layers needs a scheme that acts in the layers, such as pos=rope: "
+                f"{type(scheme).__name__} adds to the embeddings"
+            )
         self.in_layers, self.without = tuple(in_layers), PositionScheme()
+        used = {id(weight) for index in in_layers for weight in scheme.layer(index).parameters()}
+        for weight in scheme.parameters():
+            weight.requires_grad_(id(weight) in used)  # DDP waits for the gradient of every trained parameter
 
     def layer(self, index: int) -> LayerScheme:
         return self.scheme.layer(index) if index in self.in_layers else self.without
@@ -43,6 +51,8 @@ class KeyShift(Intervention):
         scheme: the wrapped scheme.
         fraction: fraction of the channels that is shifted.
     """
+
+    rotates = False
 
     def __init__(self, scheme: PositionScheme, fraction: Annotated[float, Gt(0), Le(1)] = 0.5) -> None:
         super().__init__(scheme)
@@ -63,6 +73,8 @@ class EncodingInQK(Intervention):
         scale: amplitude.
         base: the longest wavelength is 2 pi base.
     """
+
+    rotates = False
 
     def __init__(self, scheme: PositionScheme, head_dim: int, scale: Positive = 1.0, base: Positive = 10_000.0) -> None:
         super().__init__(scheme)

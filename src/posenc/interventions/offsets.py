@@ -6,6 +6,7 @@ from torch import Tensor
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.interventions.base import Intervention
 from posenc.positions.base import LayerScheme, PositionScheme
+from posenc.positions.bias import relative_positions
 
 
 class _AtOffsets(Intervention):
@@ -16,6 +17,7 @@ class _AtOffsets(Intervention):
     """
 
     active: Tensor
+    strength: float
 
     def __init__(
         self,
@@ -47,21 +49,17 @@ class _AtOffsets(Intervention):
 
     def active_mask(self, positions: Tensor) -> Tensor:
         """positions (T,) -> the logits that it changes now, bool (H, T, T), query by key."""
-        offset = positions[:, None] - positions[None, :]
+        offset = relative_positions(positions)
         mask = torch.zeros_like(offset, dtype=torch.bool)
         for target in self.offsets:
             mask = mask | (offset == target)
         heads = torch.arange(self.heads, device=positions.device) < self.in_heads
         return mask & heads[:, None, None] & self.active
 
-    def bias_around(self, within: LayerScheme, positions: Tensor) -> Tensor | None:
-        bias, mask = within.bias(positions), self.active_mask(positions)
-        zero = torch.zeros(mask.shape, device=mask.device) if bias is None else bias
-        return self.apply_to(zero, mask)
-
-    def apply_to(self, bias: Tensor, mask: Tensor) -> Tensor:
-        """The bias (H, T, T), changed where the mask is set."""
-        raise NotImplementedError
+    def bias_around(self, within: LayerScheme, positions: Tensor) -> Tensor:
+        added = torch.where(self.active_mask(positions), self.strength, 0.0)
+        bias = within.bias(positions)
+        return added if bias is None else bias + added
 
 
 class OffsetBias(_AtOffsets):
@@ -91,9 +89,6 @@ class OffsetBias(_AtOffsets):
         super().__init__(scheme, heads, offsets, in_heads, in_layers, start, stop)
         self.strength = strength
 
-    def apply_to(self, bias: Tensor, mask: Tensor) -> Tensor:
-        return bias + self.strength * mask
-
 
 class OffsetMask(_AtOffsets):
     """Masks attention at given offsets; a token can always attend to itself.
@@ -102,5 +97,4 @@ class OffsetMask(_AtOffsets):
         scheme, heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`, but in all heads by default.
     """
 
-    def apply_to(self, bias: Tensor, mask: Tensor) -> Tensor:
-        return bias.masked_fill(mask, -torch.inf)
+    strength = -torch.inf

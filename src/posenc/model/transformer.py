@@ -126,7 +126,7 @@ class Transformer(nn.Module):
         contexts: list[PositionContext] = []
         for index in range(len(self.blocks)):
             scheme = self.scheme.layer(index)
-            same = [context for context in contexts if context.scheme is scheme]
+            same = [context for context in contexts if context.scheme == scheme]
             contexts.append(same[0] if same else self._context(scheme, positions))
         return self.scheme.embed(self.embedding(tokens), positions), contexts
 
@@ -142,16 +142,17 @@ def _check(sizes: Mapping[str, int], scheme: PositionScheme, attention: Attentio
             raise ValueError(f"{name}={size} must be at least 1")
     if sizes["width"] % sizes["heads"]:
         raise ValueError(f"width={sizes['width']} must be a multiple of heads={sizes['heads']}")
-    if scheme.longest is not None and sizes["context"] > scheme.longest:
+    if scheme.max_length is not None and sizes["context"] > scheme.max_length:
         raise ValueError(
-            f"context={sizes['context']} is longer than the {scheme.longest} positions that the scheme supports"
+            f"context={sizes['context']} is longer than the {scheme.max_length} positions that the scheme supports"
         )
     if scheme.causal_only and not causal:
         raise ValueError(f"{type(scheme).__name__} needs a causal model: use objective=causal or another pos")
-    if not attention.has_logits and _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"]):
-        name = type(attention).__name__.lower()
+    if attention.has_logits:
+        return
+    if not scheme.rotates or _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"]):
         raise ValueError(
-            f"the scheme adds a bias to the attention logits, and {name} attention has none: "
+            f"the scheme needs attention logits, and {type(attention).__name__.lower()} attention has none: "
             "use attention=softmax or another pos"
         )
 

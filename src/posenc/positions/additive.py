@@ -96,7 +96,7 @@ class Learned(Additive):
         super().__init__()
         if context < 1 or width < 1:
             raise ValueError(f"context={context} and width={width} must both be at least 1")
-        self.longest = context
+        self.max_length = context
         amplitude = _amplitude(scale, EMBEDDING_STD, width)
         self.scale = amplitude if isinstance(amplitude, nn.Parameter) else 1.0
         self.std = 1.0 if isinstance(amplitude, nn.Parameter) else amplitude

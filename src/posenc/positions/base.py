@@ -1,5 +1,6 @@
 """The interface of position schemes: the hooks through which they act on a transformer."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -10,13 +11,15 @@ EMBEDDING_STD = 0.02
 
 
 class LayerScheme(Protocol):
-    """The three hooks of `PositionScheme` that attention calls."""
+    """The three hooks of `PositionScheme` that attention calls, and the parameters that they use."""
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]: ...
 
     def bias(self, positions: Tensor) -> Tensor | None: ...
 
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor | None: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 class PositionScheme(nn.Module):
@@ -27,12 +30,14 @@ class PositionScheme(nn.Module):
     `positions` is always a (T,) integer tensor, so shifted, gapped and large positions are ordinary inputs.
 
     Attributes:
-        longest: the maximum sequence length, None if there is no limit.
+        max_length: the maximum sequence length, None if there is no limit.
         causal_only: whether it is defined for causal models only.
+        rotates: whether `rotate` is a rotation of queries and keys, so that linear attention can apply it to features.
     """
 
-    longest: int | None = None
+    max_length: int | None = None
     causal_only = False
+    rotates = True
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
         """Add positions to the token embeddings x (B, T, D), once per forward pass, -> (B, T, D)."""
@@ -65,7 +70,7 @@ class PositionScheme(nn.Module):
         return None
 
     def layer(self, index: int) -> LayerScheme:  # noqa: ARG002
-        """The scheme of layer `index`, from 0. Layers that return the same object share one `bias`."""
+        """The scheme of layer `index`, from 0. Layers that return equal objects share one `bias`."""
         return self
 
     def at_step(self, step: int) -> None:

@@ -12,7 +12,7 @@ from posenc.positions.base import EMBEDDING_STD, PositionScheme
 from posenc.positions.tables import ExactTable
 
 
-def _offsets(positions: Tensor) -> Tensor:
+def relative_positions(positions: Tensor) -> Tensor:
     """positions (T,) -> i - j for query i and key j, (T, T): positive if the key precedes the query."""
     return positions[:, None] - positions[None, :]
 
@@ -53,7 +53,7 @@ class Alibi(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         """positions (T,) -> (H, T, T), float32."""
-        return -self.slopes.table[:, None, None] * _offsets(positions).abs()
+        return -self.slopes.table[:, None, None] * relative_positions(positions).abs()
 
 
 def bucket(distance: int, buckets: int, longest: int) -> int:
@@ -120,15 +120,17 @@ class T5(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         """positions (T,) -> (H, T, T)."""
-        offsets = _offsets(positions).clamp(-self.max_distance, self.max_distance)
-        return self.scale * self.table(self.buckets[offsets + self.max_distance]).permute(2, 0, 1)
+        clamped = relative_positions(positions).clamp(-self.max_distance, self.max_distance)
+        biases = self.scale * self.table(self.buckets[clamped + self.max_distance])
+        return biases.permute(2, 0, 1).contiguous()  # fused attention kernels need adjacent keys
 
 
 class Kerple(PositionScheme):
     """A bias that decreases with log distance, at two trained rates per head (Chi et al. 2022).
 
     bias_ij = -r1 log(1 + r2 |i - j|), their KERPLE-log. r1 and r2 are initialised uniformly in (0, 2) and (0, 1) and
-    clamped to at least 0.01, as in the authors' code. All layers share them.
+    clamped to at least 0.01, as in the authors' code; the clamp passes the gradient through, so that a rate below can
+    rise again. All layers share them.
 
     Args:
         heads: H.
@@ -147,8 +149,11 @@ class Kerple(PositionScheme):
 
     def bias(self, positions: Tensor) -> Tensor:
         """positions (T,) -> (H, T, T), float32."""
-        r1, r2 = (rate.float().clamp(min=self.MIN_RATE)[:, None, None] for rate in (self.r1, self.r2))
-        return -r1 * torch.log1p(r2 * _offsets(positions).abs())
+        r1, r2 = (self._clamped(rate.float())[:, None, None] for rate in (self.r1, self.r2))
+        return -r1 * torch.log1p(r2 * relative_positions(positions).abs())
+
+    def _clamped(self, rate: Tensor) -> Tensor:
+        return rate + (rate.clamp(min=self.MIN_RATE) - rate).detach()
 
 
 class Fire(PositionScheme):
@@ -189,7 +194,7 @@ class Fire(PositionScheme):
         """positions (T,) -> (H, T, T), float32."""
         longest = torch.maximum(self.log_threshold.float().exp(), positions.float())
         c = self.c.float().abs()
-        distance = torch.log1p(c * _offsets(positions).clamp(min=0)) / torch.log1p(c * longest)[:, None]
+        distance = torch.log1p(c * relative_positions(positions).clamp(min=0)) / torch.log1p(c * longest)[:, None]
         with without_autocast(positions):
             inner = F.linear(distance[..., None], self.inner.weight.float(), self.inner.bias.float()).relu()
             return F.linear(inner, self.outer.weight.float(), self.outer.bias.float()).permute(2, 0, 1)

@@ -24,6 +24,8 @@ class Polar(PositionScheme):
         base: of the frequencies.
     """
 
+    rotates = False
+
     def __init__(self, heads: PositiveInt, head_dim: PositiveInt, base: Positive = 10_000.0) -> None:
         super().__init__()
         self.angles = AngleTable(frequencies(2 * head_dim, base))

@@ -178,7 +178,7 @@ class Xpos(Rotary):
     both factors small. Queries and keys from different calls must not be combined.
 
     A key n - m ahead of its query is scaled by zeta_0^((m-n)/S): it is masked, but computed. So that it stays finite in
-    float32 or bfloat16, a sequence spans at most `longest` positions: 32,861 with the default gamma and scale_base;
+    float32 or bfloat16, a sequence spans at most `max_length` positions: 32,861 with the default gamma and scale_base;
     in float16 about 2,000. Blockwise attention (section 3.3) is not included.
 
     Args:
@@ -207,8 +207,8 @@ class Xpos(Rotary):
                 raise ValueError(f"{name}={value} must be a positive number")
         planes = torch.arange(0, self.rotated, 2, dtype=torch.float64) / self.rotated
         zeta = (planes + gamma) / (1 + gamma)
-        self.longest = min(PAGE**2, int(scale_base * LARGEST_GROWTH / -math.log2(zeta[0].item())))
-        self.decay = DecayTable(zeta, scale_base, reach=self.longest // 2)
+        self.max_length = min(PAGE**2, int(scale_base * LARGEST_GROWTH / -math.log2(zeta[0].item())))
+        self.decay = DecayTable(zeta, scale_base, reach=self.max_length // 2)
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""

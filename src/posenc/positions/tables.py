@@ -15,7 +15,7 @@ PAGE = 1024
 
 
 class ExactTable(nn.Module):
-    """A float64 tensor stored in float32, as a non-persistent buffer that is never cast.
+    """A float64 tensor, by default stored in float32, as a non-persistent buffer that is never cast.
 
     Attributes:
         table: the tensor, in its original shape.
@@ -23,9 +23,9 @@ class ExactTable(nn.Module):
 
     table: Tensor
 
-    def __init__(self, exact: Tensor) -> None:
+    def __init__(self, exact: Tensor, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.register_buffer("table", exact.float(), persistent=False)
+        self.register_buffer("table", exact.to(dtype), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move to another device, but keep the precision: `.half()` must not round positions."""
@@ -81,13 +81,12 @@ class TrainedAngles(nn.Module):
 
     def __init__(self, theta: Tensor) -> None:
         super().__init__()
-        self.start = theta.tolist()
+        self.start = ExactTable(theta, torch.float64)
         self.log_ratio = nn.Parameter(torch.zeros(len(theta)))
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """positions (T,) -> cos (T, n), sin (T, n), float32."""
-        start = torch.tensor(self.start, dtype=torch.float64, device=positions.device)
-        angles = positions.double()[:, None] * (start * self.log_ratio.double().exp())
+        angles = positions.double()[:, None] * (self.start.table * self.log_ratio.double().exp())
         return angles.cos().float(), angles.sin().float()
 
 

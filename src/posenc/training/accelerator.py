@@ -102,10 +102,10 @@ class Hardware:
 
     def compiled(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The function, compiled if compilation is enabled: one graph per input shape."""
-        if self.device.type == "cuda" and self.chosen_precision() == "bf16-mixed":
-            # Linear attention disables autocast. TF32 is still more precise than bf16, and many times faster than fp32,
-            # about which the compiler would warn.
-            torch.set_float32_matmul_precision("high")
+        # Linear attention disables autocast. TF32 is still more precise than bf16, and many times faster than fp32,
+        # about which the compiler would warn. The process may have the setting of an earlier run of a sweep.
+        tf32 = self.device.type == "cuda" and self.chosen_precision() == "bf16-mixed"
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
         if not self.compiles():
             return function
         # A sweep is one process, and torch stops compiling a function that has been recompiled for many schemes.

@@ -42,6 +42,8 @@ class Checkpoint(Callback):
                     file.unlink()
         if self.metrics.just_validated(trainer.global_step):  # postponed by an earlier session
             self._keep_best(trainer, pl_module)
+        if self.signals.asked is not None:  # during that validation
+            self._stop(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         last = trainer.global_step == pl_module.steps

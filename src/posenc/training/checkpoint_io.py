@@ -15,8 +15,8 @@ from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import leaves
 
-ADDED_KEYS = ("choices", "precision")
-"""Keys that `run` adds to a configuration and that may differ; it also adds `text`, which is compared."""
+ADDED_KEYS = ("choices",)
+"""Keys that `run` adds to a configuration and that may differ; `text` and `precision`, which it also adds, may not."""
 
 
 class CheckpointIO(TorchCheckpointIO):

@@ -88,7 +88,7 @@ class TrainingRun:
                 return None
             self.directory.create(self.experiment.config)
             self.experiment.tokenizer.save(self.directory.path)
-            if self.fork:
+            if self.fork and not checkpoint_files.newest_first(self.directory.checkpoints):  # now under the lock
                 self.fork.into(self.directory)
             try:
                 config = self.experiment.config

@@ -19,7 +19,8 @@ from posenc.training.checkpoint_io import CheckpointIO, check_configuration
 from posenc.training.experiment import Experiment
 
 OTHER_LENGTH = ("steps", "schedule")
-"""Keys that may differ in a fork, as long as the learning rate is the same up to the checkpoint."""
+"""Keys that may differ in a fork, as long as the learning rate is the same up to the checkpoint. So may
+attention_every, as long as neither run has measured its heads by then."""
 
 
 class _Length(TypedDict):
@@ -27,6 +28,7 @@ class _Length(TypedDict):
 
     __pydantic_config__ = {"strict": True}  # type: ignore[misc]
     steps: PositiveInt
+    attention_every: PositiveInt
     schedule: dict[str, Any]
 
 
@@ -58,12 +60,14 @@ class Fork:
                 f"fork_from={source}: its learning rate is this run's up to step {shared}, "
                 f"and it has no checkpoint that early (steps: {steps})"
             )
-        checkpoint = checkpoint_files.load(file)
+        checkpoint, step, free = checkpoint_files.load(file), checkpoint_files.step(file), list(OTHER_LENGTH)
+        if step < min(theirs["attention_every"], experiment.config["attention_every"]):
+            free.append("attention_every")
         try:
-            check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in OTHER_LENGTH}})
+            check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in free}})
         except UserError as error:
             raise UserError(f"fork_from={source}: {error}") from error
-        _set_learning_rate(checkpoint, experiment, checkpoint_files.step(file))
+        _set_learning_rate(checkpoint, experiment, step)
         return cls(file, {**checkpoint, "configuration": dict(experiment.config)})
 
     def into(self, directory: RunDirectory) -> None:

@@ -42,8 +42,8 @@ class AdamW:
     clip: Positive = 1.0
 
     def build(self, model: nn.Module) -> torch.optim.AdamW:
-        matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
-        others = [weight for weight in model.parameters() if weight.ndim < 2]
+        matrices = [weight for weight in model.parameters() if weight.ndim == 2]
+        others = [weight for weight in model.parameters() if weight.ndim != 2]
         groups = [
             {"params": matrices, "weight_decay": self.weight_decay},
             {"params": others, "weight_decay": 0.0},
