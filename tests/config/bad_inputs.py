@@ -251,7 +251,13 @@ STRANGE_CALLS = [
     train("hydra.callbacks.comparison._target_=os.getcwd", "hydra.callbacks.comparison._target_ cannot be set"),
     train("+hydra.sweeper.params.pos._target_=os.getcwd", "pos._target_ cannot be set"),
     train("--experimental-rerun=job.pickle", "--experimental-rerun would execute a file's contents"),
+    train("--e=job.pickle", "unrecognized arguments: --e=job.pickle"),
+    train("--multi seed=0,1", "unrecognized arguments: --multi"),
+    train("--ver", "unrecognized arguments: --ver"),
+    train("-rm seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("name=${oc.env:POSENC_SECRET}", "would write an environment variable into the run's files"),
+    train('data=text name=env data.path="${oc.${name}:POSENC_SECRET}"', "interpolation type oc.env"),
+    train('data=text data.path="${oc.${oc.decode:env}:POSENC_SECRET}"', "interpolation type oc.env"),
 ]
 
 WRONG_SWEEPS = [

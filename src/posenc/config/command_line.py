@@ -17,7 +17,7 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.files import choices_in
-from posenc.config.overrides import MULTIRUN, SYNTAX_HINT, check_arguments, check_sweep, not_a_choice, unknown_key
+from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, flags_of, not_a_choice, unknown_key
 from posenc.config.secrets import check_no_secrets, redact
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, printable
@@ -51,7 +51,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         if conf is not None:
             check_working_directory()
             check_arguments(arguments, choices_in(conf))
-            if MULTIRUN & set(arguments):
+            if flags_of(arguments).multirun:
                 if this_rank().world_size > 1:
                     raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
                 check_sweep(arguments, conf)
