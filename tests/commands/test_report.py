@@ -140,6 +140,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
         "steps=10", "eval_every=5", "log_every=5", "eval_windows=4", "batch_size=2", "context=32",
         "model.layers=1", "model.width=16", "model.heads=2",
         "hydra.sweeper.grid={optim.lr: [0.004, 0.008], pos.scale: [0.01, matched]}",
+        "+hydra.sweeper.grid={optim.betas: [[0.9, 0.95]], fork_from: [null]}",
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
     folder = tmp_path / "runs" / "kjv_tuned"
@@ -154,8 +155,9 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
     assert {(run.scheme, run.seed) for run in compared} == {(s, n) for s in ("none", "sinusoidal") for n in (0, 1)}
     for run in compared:
         assert run.setting["optim.lr"] == best[run.scheme]["optim.lr"]
-    assert "tuned comparison: each scheme with its best optim.lr and pos.scale" in (folder / "report.html").read_text()
-    assert "Hyperparameter search" in (folder / "report.html").read_text()
+    said = (folder / "report.html").read_text()
+    assert "each scheme with its best optim.lr and optim.betas and fork_from and pos.scale" in said
+    assert "Hyperparameter search" in said
 
 
 def test_the_search_s_seed_cannot_be_one_of_those_compared(train):
