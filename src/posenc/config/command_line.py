@@ -18,9 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.files import choices_in
 from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, flags_of, not_a_choice, unknown_key
-from posenc.config.secrets import check_no_secrets, redact
+from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
-from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, printable
+from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
 from posenc.storage.resource_errors import of_the_disk
 
 INTERRUPTED = 130
@@ -33,8 +33,6 @@ PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
 
 STRANGE_PATH = re.compile(r"^([\w.+/]+=)(/[^,'\"]*[^\w./:*?@%+,'\"-][^,'\"]*)$", re.ASCII)
 """An absolute path that Hydra would not read without quotes."""
-
-LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
 
 @contextmanager
@@ -155,7 +153,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leave(sentence: str, code: int) -> NoReturn:
-    report_error(LONG_WORD.sub(r"\1...\2", printable(redact(sentence))), code)
+    report_error(presentable(sentence), code)
     sys.exit(code)
 
 
