@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from posenc.analysis.runs import Run
 from posenc.config.command_line import Arguments, one_sentence_errors
 from posenc.errors import RunError, UserError, printable
+from posenc.storage.resource_errors import resource_errors
 
 if TYPE_CHECKING:
     from posenc.storage.lengths_file import Lengths
@@ -61,7 +62,8 @@ def _evaluate_and_report(run: Run, again: bool, cache: Path) -> bool:
     """Evaluate a run unless it has been evaluated before, and print the outcome; returns whether it is evaluated."""
     start = time.monotonic()
     try:
-        new = _evaluate(run, again, cache)
+        with resource_errors():
+            new = _evaluate(run, again, cache)
     except (UserError, RunError, OSError) as error:
         print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr, flush=True)
         return False

@@ -72,6 +72,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from posenc.config.compose import composed
     from posenc.config.schema import check
     from posenc.storage.atomic import check_writable
+    from posenc.storage.resource_errors import resource_errors
 
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
@@ -88,10 +89,12 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     if file.exists():
         raise UserError(f"--out={file} already exists: choose another file, or delete it")
     clock = Clock(device)
-    step = training_step(config, choices["data"], hardware, clock)
+    with resource_errors(configuration):
+        step = training_step(config, choices["data"], hardware, clock)
     setup = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compiles() else ''}"
     print(f"{name}: {settings.batch_size} windows of {settings.context} tokens per step; {setup}", flush=True)
-    profiler = _trace(step, device)
+    with resource_errors(configuration):
+        profiler = _trace(step, device)
     write_trace(profiler, file)
     _show_phases(clock, settings.batch_size * settings.context)
     _show_operations(profiler)

@@ -21,7 +21,7 @@ from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, f
 from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
-from posenc.storage.resource_errors import of_the_disk
+from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk, out_of_memory
 
 INTERRUPTED = 130
 
@@ -70,8 +70,10 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     except BrokenPipeError:
         end = broken_pipe()
         _leave(str(end), end.exit_code)
-    except OSError as error:
-        if not of_the_disk(error):
+    except (MemoryError, RuntimeError, OSError) as error:
+        if out_of_memory(error):
+            _leave(OUT_OF_MEMORY, FAILED)
+        if not isinstance(error, OSError) or not of_the_disk(error):
             raise
         if error.filename is None:
             discard_stdout()
