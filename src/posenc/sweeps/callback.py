@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import signal
 import sys
 import time
@@ -139,7 +140,8 @@ def _compare(folder: Path) -> None:
         if missing.name is None or missing.name.startswith("posenc"):
             raise
         package = missing.name.partition(".")[0]
-        print(f"No report, since {package} is not installed; to create it: python -m posenc.report {folder}")
+        command = f"python -m posenc.report {shlex.quote(str(folder))}"
+        print(f"No report, since {package} is not installed; to create it: {command}")
 
 
 def _show_failed(folder: Path) -> None:
