@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from posenc.storage.atomic import atomic_write, check_writable
 
         check_writable(f"--out={given.out}", given.out.parent)
-        atomic_write(given.out, html(given.results, CONF))
+        page = html(given.results, CONF)
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(given.out, page)
         print(f"Page: {given.out}")
 
 

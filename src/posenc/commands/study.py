@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.command_line import Arguments, one_sentence_errors
-from posenc.errors import UserError
+from posenc.errors import UserError, printable
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Study
@@ -31,7 +31,7 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
 
         study = Study(given.results)
         for notice in study.add_runs(given.folders):
-            print(notice, file=sys.stderr)
+            print(printable(notice), file=sys.stderr)
         if given.todo is not None:
             print(*study.todo(given.todo), sep="\n")
         elif not study.results:
