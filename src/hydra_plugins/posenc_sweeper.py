@@ -134,19 +134,22 @@ def _plain(given: Any) -> Any:
 def _check_grid(grid: Any) -> None:
     if not isinstance(grid, dict) or not all(isinstance(tried, list) and tried for tried in grid.values()):
         raise UserError(f"hydra.sweeper.grid={grid} must list one or more values for each key")
-    parser = OverridesParser.create()
     for key, tried in grid.items():
         if key in ("pos", "seed", "name", "runs"):
             raise UserError(f"hydra.sweeper.grid={grid} cannot vary {key}")
         for value in tried:
-            try:
-                read = parser.parse_override(*_as_arguments({key: value})).value()
-            except HydraException:
-                read = parser  # is not equal to any value
-            if read != value:
+            if not _is_kept(key, value):
                 raise UserError(
                     f"hydra.sweeper.grid={grid} cannot have {value!r} for {key}: only numbers, words and lists"
                 )
+
+
+def _is_kept(key: str, value: Any) -> bool:
+    """Whether Hydra reads the value back from a command line."""
+    try:
+        return bool(OverridesParser.create().parse_override(*_as_arguments({key: value})).value() == value)
+    except HydraException:
+        return False
 
 
 def _as_arguments(values: Mapping[str, Any]) -> list[str]:

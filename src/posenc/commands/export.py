@@ -1,24 +1,22 @@
 """Convert a finished run to a Hugging Face transformers model: `posenc export runs/... --to hf`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.commands.sample import RUN
+from posenc.config.command_line import Arguments
 from posenc.errors import UserError, needed_for, printable
 from posenc.evaluation.load import load, newest
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="posenc export", description=__doc__)
-    parser.add_argument(
-        "run", type=Path, nargs="+", help="runs/<experiment>/<pos>/seed..., or a parent folder; uses the newest run"
-    )
+    parser = Arguments(prog="posenc export", description=__doc__, parents=[RUN])
     parser.add_argument("--to", choices=["hf"], default="hf", help="hf: config.json, model.safetensors, tokenizer.json")
     parser.add_argument("--out", type=Path, help="output folder; default: hf in the run directory")
-    with one_sentence_errors():
-        given = parser.parse_args(arguments)
+    with parser.parsed(arguments) as given:
         run = newest(given.run)
         folder = export(run, given.out or run / "hf")
         print(f"Written to {printable(str(folder))}: AutoModelForCausalLM.from_pretrained({str(folder)!r})")

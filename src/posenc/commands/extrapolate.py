@@ -3,11 +3,12 @@
 import hashlib
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.analysis.runs import Run
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.command_line import Arguments
 from posenc.errors import RunError, UserError, printable
 from posenc.storage.resource_errors import resource_errors
 
@@ -24,14 +25,13 @@ DELETED = ""
 """In place of the checksum of a deleted checkpoint."""
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc extrapolate", description=__doc__)
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate runs that have been evaluated before")
     parser.add_argument("--cache", type=Path, default=CACHE, help="token cache (default: %(default)s)")
-    with one_sentence_errors():
-        given = parser.parse_args(arguments)
+    with parser.parsed(arguments) as given:
         extrapolate(given.folder, given.again, given.cache)
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.command_line import Arguments
 from posenc.errors import UserError, printable
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
     parser.add_argument(
         "--todo", metavar="KEY=VALUE", nargs="*", help="print train.py's arguments for the missing runs"
     )
-    arguments = sys.argv[1:] if arguments is None else arguments
-    with one_sentence_errors(arguments):
-        given = parser.parse_args(arguments)
+    with parser.parsed(arguments) as given:
         from posenc.analysis.study import Study
 
         study = Study(given.results)

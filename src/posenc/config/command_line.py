@@ -8,10 +8,10 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
@@ -22,6 +22,8 @@ from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
 from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk, out_of_memory
+
+_N = TypeVar("_N", int, float)
 
 INTERRUPTED = 130
 
@@ -136,11 +138,31 @@ def _while_reading(error: Exception) -> bool:
 class Arguments(argparse.ArgumentParser):
     """An argument parser that reports errors in one sentence."""
 
+    @contextmanager
+    def parsed(self, arguments: Sequence[str] | None) -> Iterator[argparse.Namespace]:
+        """Context for a command: yields its arguments, those of the process if None, and reports its errors."""
+        arguments = sys.argv[1:] if arguments is None else arguments
+        with one_sentence_errors(arguments):
+            yield self.parse_args(arguments)
+
     def print_help(self, file: Any = None) -> None:
         print(self.format_help(), end="", file=file, flush=True)  # so that a full disk is noticed
 
     def error(self, message: str) -> NoReturn:
         _leave(f"{message}; see --help", MISUSE)
+
+
+def bounded(kind: type[_N], low: _N, high: _N) -> Callable[[str], _N]:
+    """The type of an argument of `Arguments` that is a number from `low` to `high`."""
+
+    def number(text: str) -> _N:
+        value = kind(text)
+        if not low <= value <= high:  # NaN compares false
+            raise argparse.ArgumentTypeError(f"{text} must be between {low} and {high}")
+        return value
+
+    number.__name__ = kind.__name__  # argparse names it if the text is not a number
+    return number
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
