@@ -62,6 +62,8 @@ class Slurm(SlurmLauncher):
             UserError: if SLURM rejects the jobs.
             Stopped: on Ctrl-C; the jobs continue.
         """
+        if not job_overrides:  # every trial of a search failed
+            return []
         jobs = self._submit(job_overrides, initial_job_idx)
         if callable(signal.getsignal(signal.SIGINT)):  # otherwise Ctrl-C would wait for the jobs to be saved
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -97,11 +99,20 @@ class Slurm(SlurmLauncher):
                 sys.exit(stopped.exit_code)
             sys.exit()  # with 0, since srun ends the job when a task fails, and rank 0 may still be busy
 
+    def _sbatch_options(self) -> dict[str, Any]:
+        options = self.params["additional_parameters"] or {}
+        if not isinstance(options, dict):
+            raise UserError(
+                f"hydra.launcher.additional_parameters={options} must be a mapping, like {{signal: USR1@60}}"
+            )
+        return options
+
     def _submit(self, job_overrides: Sequence[Sequence[str]], first: int) -> list["SubmittedJob"]:
         from hydra.core.singleton import Singleton
         from submitit import AutoExecutor
 
-        given = {**self.params, "setup": [*(self.params["setup"] or []), *_signal_setup(self.params)]}
+        given = {**self.params, "additional_parameters": self._sbatch_options()}
+        given["setup"] = [*(given["setup"] or []), *_signal_setup(given["additional_parameters"])]
         folder, timeouts = given.pop("submitit_folder"), given.pop("max_num_timeout")
         shared = set(BaseQueueConf.__dataclass_fields__)
         parameters = {key if key in shared else f"slurm_{key}": value for key, value in given.items()}
@@ -188,10 +199,21 @@ def _names(job_overrides: Sequence[Sequence[str]]) -> list[str]:
     return [",".join(one for one in given if one not in shared) or "the only job" for given in job_overrides]
 
 
-def _signal_setup(params: Mapping[str, Any]) -> list[str]:
-    """Shell setup that makes submitit listen to the signal set in sbatch's options."""
-    option = params["additional_parameters"].get("signal")
-    return [f"export SUBMITIT_PREEMPT_SIGNAL={slurm.signal_name(option)}"] if option else []
+def _signal_setup(options: Mapping[str, Any]) -> list[str]:
+    """Shell setup that makes submitit listen to the signal set in sbatch's options.
+
+    Raises:
+        UserError: if there is no such signal.
+    """
+    option = options.get("signal")
+    if not option:
+        return []
+    try:
+        return [f"export SUBMITIT_PREEMPT_SIGNAL={slurm.signal_name(str(option))}"]
+    except ValueError as error:
+        raise UserError(
+            f"hydra.launcher.additional_parameters.signal={option} is not a signal, like USR1@60"
+        ) from error
 
 
 def _requeue_running(job: str) -> None:

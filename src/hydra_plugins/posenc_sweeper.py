@@ -10,6 +10,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
@@ -31,10 +32,20 @@ class BestAgainstBest(Sweeper):
         grid: the values to try, by dotted key.
         search_seed: of the trials; must not be one of the seeds compared.
         params: the schemes and seeds to compare, `pos` and `seed`; the command line takes precedence.
+
+    Raises:
+        UserError: if one of them is invalid.
     """
 
-    def __init__(self, grid: Mapping[str, Sequence[Any]], search_seed: int, params: Mapping[str, str]) -> None:
-        self.grid, self.search_seed, self.params = grid, search_seed, params
+    def __init__(self, grid: DictConfig, search_seed: int, params: DictConfig) -> None:
+        if type(search_seed) is not int or not 0 <= search_seed < 2**63:
+            raise UserError(f"hydra.sweeper.search_seed={search_seed} must be an integer at least 0 and below 2^63")
+        if not isinstance(params, DictConfig):
+            raise UserError(f"hydra.sweeper.params={params} must be a mapping, like {{seed: '0,1'}}")
+        self.search_seed = search_seed
+        self.params: dict[str, Any] = _plain(params)
+        self.grid: dict[str, list[Any]] = _plain(grid)
+        _check_grid(self.grid)
         self.launcher: Launcher | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -48,7 +59,8 @@ class BestAgainstBest(Sweeper):
         """Search, then train the best settings.
 
         Raises:
-            UserError: if anything but pos and seed is swept, or the grid or the search's seed is invalid.
+            UserError: if anything but pos and seed is swept, a key of the grid is unknown, or the search's seed is also
+                one of those compared.
         """
         assert self.launcher is not None
         parser = OverridesParser.create(config_loader=self.context.config_loader)
@@ -58,19 +70,14 @@ class BestAgainstBest(Sweeper):
                 raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")
         schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
         fixed = [_fixed(override) for override in given.values()]
-        if type(self.search_seed) is not int or self.search_seed < 0:
-            raise UserError(f"hydra.sweeper.search_seed={self.search_seed} must be an integer at least 0")
-        if not isinstance(self.grid, Mapping) or not all(
-            isinstance(tried, Sequence) and tried for tried in self.grid.values()
-        ):
-            raise UserError(f"hydra.sweeper.grid={self.grid} must list one or more values for each key")
         if str(self.search_seed) in seeds:
             raise UserError(f"seed={self.search_seed} is used by the search: use other seeds, or set search_seed")
+        trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
+        self._check_keys(schemes, fixed)
         folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
 
-        trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
         output = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]
         jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *output] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
@@ -95,14 +102,59 @@ class BestAgainstBest(Sweeper):
 
     def _trials(self, scheme: str, fixed: Sequence[str]) -> list[dict[str, Any]]:
         """Every grid point of the keys that this scheme has."""
-        config = self.context.config_loader.load_sweep_config(self.configuration, [*fixed, f"pos={scheme}"])
-        keys = [key for key in self.grid if OmegaConf.select(config, key) is not None]
+        keys = self._keys(scheme, fixed)
         points = itertools.product(*(self.grid[key] for key in keys))
         return [{"pos": scheme, **dict(zip(keys, point, strict=True))} for point in points]
 
+    def _keys(self, scheme: str, fixed: Sequence[str]) -> list[str]:
+        """The keys of the grid that this scheme has."""
+        config = self.context.config_loader.load_sweep_config(self.configuration, [*fixed, f"pos={scheme}"])
+        absent = object()
+        return [key for key in self.grid if OmegaConf.select(config, key, default=absent) is not absent]
+
+    def _check_keys(self, schemes: Sequence[str], fixed: Sequence[str]) -> None:
+        """
+        Raises:
+            UserError: if the grid has a key that no scheme has, compared or not: a typo.
+        """
+        unknown = dict.fromkeys(self.grid)
+        for scheme in dict.fromkeys([*schemes, *self.context.config_loader.get_group_options("pos")]):
+            if not unknown:
+                return
+            for key in self._keys(scheme, fixed):
+                unknown.pop(key, None)
+        if unknown:
+            raise UserError(f"hydra.sweeper.grid: {next(iter(unknown))} is not a key with any pos")
+
+
+def _plain(given: Any) -> Any:
+    return OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given
+
+
+def _check_grid(grid: Any) -> None:
+    if not isinstance(grid, dict) or not all(isinstance(tried, list) and tried for tried in grid.values()):
+        raise UserError(f"hydra.sweeper.grid={grid} must list one or more values for each key")
+    for key, tried in grid.items():
+        if key in ("pos", "seed", "name", "runs"):
+            raise UserError(f"hydra.sweeper.grid={grid} cannot vary {key}")
+        for value in tried:
+            if not _is_kept(key, value):
+                raise UserError(
+                    f"hydra.sweeper.grid={grid} cannot have {value!r} for {key}: only numbers, words and lists"
+                )
+
+
+def _is_kept(key: str, value: Any) -> bool:
+    """Whether Hydra reads the value back from a command line."""
+    try:
+        return bool(OverridesParser.create().parse_override(*_as_arguments({key: value})).value() == value)
+    except HydraException:
+        return False
+
 
 def _as_arguments(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={value}" for key, value in values.items()]
+    """Overrides that Hydra reads as these values: a list or null not as Python writes it."""
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items()]
 
 
 def _fixed(override: Override) -> str:

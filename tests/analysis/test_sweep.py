@@ -7,6 +7,7 @@ import pytest
 
 from posenc.analysis.comparison import compare
 from posenc.analysis.sweep import read_folder
+from posenc.storage.run_directory import MAX_FAILED_JOBS
 
 CONFIG = "choices: {pos: rope}\nseed: 0\nsteps: 20\n"
 METRICS = "step,tokens,seconds,val_loss\n10,100,1.0,4.0\n20,200,2.0,3.0\n"
@@ -87,7 +88,7 @@ def test_attention_heads_with_a_score_that_is_no_number_are_left_out(tmp_path):
         ("search.json", '[{"pos": "rope", "best": false}]', "0.val_loss is missing or invalid"),
         ("search.json", "5", "its content is missing or invalid"),
         ("multirun.yaml", "hydra: {overrides: {task: null}}", "1 is missing or invalid"),
-        ("failed_jobs.jsonl", "\x00" * 2**21, "bytes, at most"),
+        ("failed_jobs.jsonl", "\x00" * (MAX_FAILED_JOBS + 1), "bytes, at most"),
     ],
 )
 def test_a_sweep_s_own_file_that_cannot_be_read_is_one_notice(name, content, notice, tmp_path):

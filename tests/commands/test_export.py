@@ -10,10 +10,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from posenc.commands import sample
 from posenc.commands.export import export, main
 from posenc.config.instantiate import build, build_model
-from posenc.errors import UserError
+from posenc.errors import RunError, UserError
 from posenc.evaluation.huggingface import convert
-from posenc.evaluation.load import Trained
+from posenc.evaluation.load import Trained, newest
 from posenc.storage import checkpoint_files
+from posenc.storage.atomic import atomic_write
 from posenc.training.checkpoint_io import CheckpointIO
 from tests.conftest import composed
 
@@ -120,6 +121,33 @@ def test_a_run_is_exported_into_its_directory_and_never_over_another_model(runs,
         main([str(run)])
     assert refused.value.code == 2
     assert f"--out={run}/hf already exists" in capsys.readouterr().err
+
+
+def test_an_export_that_fails_leaves_nothing_and_can_be_repeated(runs, monkeypatch, capsys):
+    def full(file, content):
+        if file.name == "tokenizer.json":
+            raise RunError(f"{file} could not be written: No space left on device")
+        atomic_write(file, content)
+
+    run = runs / "seed0-0"
+    before = sorted(run.rglob("*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("posenc.storage.atomic.atomic_write", full)
+        with pytest.raises(SystemExit):
+            main([str(run)])
+    assert "tokenizer.json could not be written" in capsys.readouterr().err
+    assert sorted(run.rglob("*")) == before
+    main([str(run)])
+    assert (run / "hf").stat().st_mode == run.stat().st_mode
+
+
+def test_the_names_of_runs_cannot_command_the_terminal(tmp_path, capsys):
+    for name in ("a", "\x1b[2Jb"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+    os.utime(tmp_path / "a" / "config.yaml", (0, 0))
+    newest([tmp_path / "a", tmp_path / "\x1b[2Jb"])
+    assert capsys.readouterr().err == f"Using the newest of 2 runs: {tmp_path}/ [2Jb\n"
 
 
 @pytest.mark.parametrize("given", ["seed1-0 seed0-0", "."])

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from posenc.commands.extrapolate import main
+from posenc.evaluation.longer_windows import at_lengths
+from posenc.positions import PositionScheme
 from posenc.storage.csv_files import read_csv
 from posenc.training.checkpoint_io import CheckpointIO
 from tests.conftest import only, python
@@ -95,6 +98,17 @@ def test_the_table_has_a_row_a_scheme_and_fits_80_columns(evaluated):
         printed.split()
     )
     assert "In windows of 32 tokens, twice the training length, a byte costs" in printed
+
+
+def test_too_little_memory_for_one_run_leaves_the_others(folder, monkeypatch, capsys):
+    def memory_for_all_but_none(trained, tokens):
+        return torch.empty(2**60) if trained.model.scheme.__class__ is PositionScheme else at_lengths(trained, tokens)
+
+    monkeypatch.setattr("posenc.evaluation.longer_windows.at_lengths", memory_for_all_but_none)
+    main([str(folder)])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "none, seed 0 is not evaluated: out of memory" in told
+    assert len(list(folder.glob("*/*/lengths.json"))) == 2
 
 
 def test_a_second_call_evaluates_nothing_and_prints_the_same_table(evaluated, again):

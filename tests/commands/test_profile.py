@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.commands.profile import PHASES, STEPS, TOP, TRACED, Clock, training_step
+from posenc.commands.profile import PHASES, STEPS, TOP, TRACED, Clock, main, training_step, write_trace
 from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
 from tests.conftest import ROOT, composed, only, python
@@ -105,6 +105,26 @@ def test_a_trace_is_never_overwritten(tmp_path):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"profile.py: --out={out} already exists: choose another file, or delete it\n"
     assert out.read_text() == "mine"
+
+
+def test_a_trace_is_written_through_no_link_that_lies_in_wait(tmp_path):
+    (tmp_path / "victim").write_text("theirs")
+    (tmp_path / ".mine.json").symlink_to("victim")
+    with torch.profiler.profile() as profiler:
+        torch.ones(1).exp()
+    write_trace(profiler, tmp_path / "mine.json")
+    assert (tmp_path / "victim").read_text() == "theirs"
+    assert "aten::exp" in events(tmp_path / "mine.json")
+    assert {file.name for file in tmp_path.iterdir()} == {".mine.json", "mine.json", "victim"}
+
+
+def test_too_little_memory_is_told_with_what_to_lower(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("posenc.commands.profile.training_step", lambda *_: lambda: torch.empty(2**60))
+    with pytest.raises(SystemExit) as ended:
+        main(["experiment=smoke", "trainer=cpu", f"runs={tmp_path}/runs"])
+    assert ended.value.code == 1
+    assert "out of memory: lower one of batch_size=" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_what_only_the_text_shows_to_be_wrong_is_answered_in_one_sentence(tmp_path):

@@ -27,8 +27,8 @@ def swept(tmp_path_factory) -> tuple[Path, str]:
 @pytest.fixture
 def folder(swept, tmp_path) -> Path:
     """A copy of the sweep's folder, to be damaged."""
-    shutil.copytree(swept[0], tmp_path / "smoke", ignore=shutil.ignore_patterns("*.ckpt"))
-    return tmp_path / "smoke"
+    folder = tmp_path / "my runs" / "smoke"
+    return shutil.copytree(swept[0], folder, ignore=shutil.ignore_patterns("*.ckpt"))
 
 
 def report(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -86,6 +86,7 @@ def test_results_to_be_kept_are_small_and_say_what_made_them(folder):
     text = (folder / "kept" / "README.md").read_text()
     for wanted in ("python train.py -m experiment=smoke", "torch 2.", "Commit", "Hardware", "Against sinusoidal's"):
         assert wanted in text
+    assert f"python -m posenc.report '{folder}' --results '{folder}/kept'" in text
     rows = read_csv(folder / "kept" / "curves.csv")
     assert len(rows) == 3 * 2 * 2  # schemes, seeds, validations
 
@@ -120,7 +121,7 @@ def test_a_sweep_succeeds_where_the_report_s_packages_are_not_installed(missing,
     result = python("-c", code, *SWEEP, f"runs={folder.parent}")
     assert (result.returncode, result.stderr) == (0, "")
     (said,) = [line for line in result.stdout.splitlines() if line.startswith("No report, since ")]
-    assert said == f"No report, since {missing} is not installed; to create it: python -m posenc.report {folder}"
+    assert said == f"No report, since {missing} is not installed; to create it: python -m posenc.report '{folder}'"
 
 
 def test_two_runs_at_a_time_give_the_curves_of_one_at_a_time(train, swept, tmp_path):
@@ -140,6 +141,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
         "steps=10", "eval_every=5", "log_every=5", "eval_windows=4", "batch_size=2", "context=32",
         "model.layers=1", "model.width=16", "model.heads=2",
         "hydra.sweeper.grid={optim.lr: [0.004, 0.008], pos.scale: [0.01, matched]}",
+        "+hydra.sweeper.grid={optim.betas: [[0.9, 0.95]], fork_from: [null]}",
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
     folder = tmp_path / "runs" / "kjv_tuned"
@@ -154,8 +156,9 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
     assert {(run.scheme, run.seed) for run in compared} == {(s, n) for s in ("none", "sinusoidal") for n in (0, 1)}
     for run in compared:
         assert run.setting["optim.lr"] == best[run.scheme]["optim.lr"]
-    assert "tuned comparison: each scheme with its best optim.lr and pos.scale" in (folder / "report.html").read_text()
-    assert "Hyperparameter search" in (folder / "report.html").read_text()
+    said = (folder / "report.html").read_text()
+    assert "each scheme with its best optim.lr and optim.betas and fork_from and pos.scale" in said
+    assert "Hyperparameter search" in said
 
 
 def test_the_search_s_seed_cannot_be_one_of_those_compared(train):

@@ -86,6 +86,15 @@ def test_on_another_text_every_run_is_to_be_trained(folder, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 12
 
 
+def test_the_runs_of_a_stranger_cannot_command_the_terminal(folder, tmp_path, capsys):
+    study = shutil.copytree(folder, tmp_path / "study")
+    (tmp_path / "theirs" / "\x1b[2J" / "seed0-1").mkdir(parents=True)
+    (tmp_path / "theirs" / "\x1b[2J" / "seed0-1" / "config.yaml").write_text("{")
+    main(["--results", str(study), str(tmp_path / "theirs"), "--todo", *text(folder, "a")])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path}/theirs/ [2J/seed0-1" in told
+
+
 @pytest.mark.parametrize(
     ("name", "change", "sentence"),
     [

@@ -66,10 +66,10 @@ OTHER_COMMANDS = [
         {**RUN, "run/config.yaml": b"[1]"},
     ),
     other("posenc.sample run --tokens=many", "argument --tokens: invalid int value: 'many'"),
-    other("posenc.sample run --tokens=0", "--tokens=0 must be between 1 and 1000000"),
-    other("posenc.sample run --temperature=nan", "--temperature=nan must be between 0.01 and 100"),
-    other(f"posenc.sample run --seed={2**70}", "must be between 0 and 2^63 - 1"),
-    other("posenc.sample run --prompt=", "--prompt must be non-empty UTF-8 text"),
+    other("posenc.sample run --tokens=0", "argument --tokens: 0 must be between 1 and 1000000"),
+    other("posenc.sample run --temperature=nan", "argument --temperature: nan must be between 0.01 and 100"),
+    other(f"posenc.sample run --seed={2**70}", "must be between 0 and 9223372036854775807"),
+    other("posenc.sample run --prompt=", "argument --prompt: it must be non-empty UTF-8 text"),
     stranger("posenc.positions.PositionScheme", "os.system", "pos._target_=os.system must name a class or function of"),
     stranger(
         "posenc.positions.PositionScheme", "posenc.positions.base.torch.save", "pos._target_=posenc.positions.base"
@@ -93,6 +93,14 @@ OTHER_COMMANDS = [
         "posenc.data.tokenizers.BytePairs, vocab_size: 300",
         "tokenizer.json cannot be read",
     ),
+    other(f"posenc.sample run hf_{'a' * 30}", "looks like a secret"),
+    *(
+        other(
+            f"posenc.{name} runs/x --timeout={seconds}", f"argument --timeout: {seconds} must be between 0.1 and 86400"
+        )
+        for name, seconds in (("report", "nan"), ("report", "1e10"), ("wandb_report", "-1"), ("wandb_report", "0"))
+    ),
+    other("posenc.report runs/x --timeout=long", "argument --timeout: invalid float value: 'long'"),
     other("posenc.export {here}", "is not a run directory: it has no config.yaml"),
     other("posenc.export run --to=onnx", "argument --to: invalid choice: 'onnx'"),
     other("posenc.report", "the following arguments are required: source"),

@@ -251,7 +251,13 @@ STRANGE_CALLS = [
     train("hydra.callbacks.comparison._target_=os.getcwd", "hydra.callbacks.comparison._target_ cannot be set"),
     train("+hydra.sweeper.params.pos._target_=os.getcwd", "pos._target_ cannot be set"),
     train("--experimental-rerun=job.pickle", "--experimental-rerun would execute a file's contents"),
+    train("--e=job.pickle", "unrecognized arguments: --e=job.pickle"),
+    train("--multi seed=0,1", "unrecognized arguments: --multi"),
+    train("--ver", "unrecognized arguments: --ver"),
+    train("-rm seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("name=${oc.env:POSENC_SECRET}", "would write an environment variable into the run's files"),
+    train('data=text name=env data.path="${oc.${name}:POSENC_SECRET}"', "interpolation type oc.env"),
+    train('data=text data.path="${oc.${oc.decode:env}:POSENC_SECRET}"', "interpolation type oc.env"),
 ]
 
 WRONG_SWEEPS = [
@@ -280,7 +286,14 @@ WRONG_SWEEPS = [
     train("-m seed=range(5,1)", "seed=range(5,1) has no values"),
     train("-m seed=0,1,0", "seed=0,1,0 has a value twice"),
     train("-m experiment=tuned hydra.sweeper.search_seed=x", "hydra.sweeper.search_seed=x must be an integer"),
+    train(f"-m experiment=tuned hydra.sweeper.search_seed={2**63}", "must be an integer at least 0 and below 2^63"),
+    train("-m experiment=tuned hydra.sweeper.params=null", "hydra.sweeper.params=None must be a mapping"),
     train("-m experiment=tuned hydra.sweeper.grid=null", "hydra.sweeper.grid=None must list one or more values"),
+    train("-m experiment=tuned hydra.sweeper.grid={optim.lr:fast}", "must list one or more values for each key"),
+    train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[]}", "must list one or more values for each key"),
+    train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[inf]}", "cannot have inf for optim.lr: only numbers"),
+    train("-m hydra/sweeper=best_against_best +hydra.sweeper.grid={seed:[1]}", "grid={'seed': [1]} cannot vary seed"),
+    train("-m experiment=tuned pos=rope +hydra.sweeper.grid={optim.rl:[1]}", "optim.rl is not a key with any pos"),
     train("-m seed=range(0,200) context=range(4,200)", "these are 39,200 runs: a sweep has at most 10,000"),
     train("-m pos=glob(*)", "pos=glob(*) cannot be swept: list the values"),
     train("-m optim.lr=interval(0,1)", "optim.lr=interval(0,1) cannot be swept: list the values"),

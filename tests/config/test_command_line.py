@@ -62,6 +62,16 @@ def test_a_file_that_the_disk_refuses_is_named(capsys):
     assert "a.ckpt could not be read or written: Permission denied" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory"), RuntimeError("CUDA out of memory.")]
+)
+def test_too_little_memory_is_told_by_every_command(error, capsys):
+    with pytest.raises(SystemExit) as ended, one_sentence_errors():
+        raise error
+    assert ended.value.code == 1
+    assert ": out of memory: it needs more than" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", ["--help", "report --help"])
 def test_a_full_disk_behind_stdout_is_told_once(arguments):
     command = [sys.executable, "-m", "posenc", *arguments.split()]

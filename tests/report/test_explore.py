@@ -42,8 +42,9 @@ def page(tmp_path_factory) -> Path:
     for name, table in (("kjv-tiny-cpu/amplitude", AS_A_REPORT), ("why", AS_A_STUDY)):
         (results / name).mkdir(parents=True)
         (results / name / "curves.csv").write_text(table)
-    main(["--results", str(results), "--out", str(results / "explore.html")])
-    return results / "explore.html"
+    out = results / "pages" / "of mine" / "explore.html"  # in folders that do not exist yet
+    main(["--results", str(results), "--out", str(out)])
+    return out
 
 
 def test_the_page_computes_what_our_classes_compute(browser, page):

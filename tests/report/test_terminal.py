@@ -1,8 +1,14 @@
 """The comparison on a terminal."""
 
+import io
+import os
+from contextlib import suppress
+
+import pytest
+
 from posenc.analysis.comparison import compare
-from posenc.report import tables, terminal
-from tests.analysis.synthetic import run, sweep
+from posenc.report import tables, terminal, write
+from tests.analysis.synthetic import pair, run, sweep
 
 
 def test_in_80_columns_no_number_is_cut(capsys, monkeypatch):
@@ -20,3 +26,28 @@ def test_in_80_columns_no_number_is_cut(capsys, monkeypatch):
     for table in (tables.losses(panel), tables.thresholds(panel)):
         for row in table.rows:
             assert all(word in shown for cell in row[2:] for word in cell.split())
+
+
+def test_a_closed_pipe_is_not_an_exit_of_rich(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    stdout = os.fdopen(writer, "w")
+    monkeypatch.setattr("sys.stdout", stdout)
+    with pytest.raises(BrokenPipeError):
+        terminal.show(compare(pair()))
+    with suppress(BrokenPipeError):
+        stdout.close()
+
+
+def test_a_pipe_that_closes_before_the_last_line_is_no_fault_of_the_folder(monkeypatch, tmp_path):
+    class Closes(io.StringIO):
+        def write(self, text: str) -> int:
+            if "Report:" in text:
+                raise BrokenPipeError
+            return super().write(text)
+
+    monkeypatch.setattr("posenc.report.write.read_folder", lambda _: pair())
+    monkeypatch.setattr("posenc.report.write._write", lambda *_: None)
+    monkeypatch.setattr("sys.stdout", Closes())
+    with pytest.raises(BrokenPipeError):
+        write.report(str(tmp_path))

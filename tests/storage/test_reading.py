@@ -1,11 +1,13 @@
+import json
 import os
 
 import pytest
+from omegaconf import OmegaConf
 
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.reading import MAX_BYTES, leaves, read_mapping, read_text
-from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, read_summary
+from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, find_run, read_summary
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,21 @@ def test_a_note_cut_short_is_said_to_be_damaged(tmp_path):
         {"job": "seed=1", "error": "it failed"},
         {"job": "a job", "error": "its line in failed_jobs.jsonl is damaged"},
     ]
+
+
+def test_the_failures_of_a_sweep_of_thousands_are_all_read(tmp_path):
+    line = json.dumps({"job": "seed=1", "error": "it failed " * 100}) + "\n"
+    (tmp_path / FAILED_JOBS).write_text(line * 10_000)
+    assert len(failed_jobs(tmp_path)) == 10_000
+
+
+def test_a_run_is_found_beside_one_whose_configuration_is_damaged(tmp_path):
+    config = {"runs": str(tmp_path), "name": "kjv", "seed": 0}
+    for run, content in (("seed0-1", "{"), ("seed0-2", json.dumps({**config, "commit": "x"}))):
+        (tmp_path / "kjv" / "rope" / run).mkdir(parents=True)
+        (tmp_path / "kjv" / "rope" / run / "config.yaml").write_text(content)
+    assert find_run(OmegaConf.create({**config, "hydra": {}})) == tmp_path / "kjv" / "rope" / "seed0-2"
+    assert find_run(OmegaConf.create({**config, "steps": 5, "hydra": {}})) is None
 
 
 def test_leaves_stand_under_dotted_keys():

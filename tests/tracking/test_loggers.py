@@ -117,7 +117,7 @@ def test_on_a_terminal_of_80_columns_it_shows_a_bar_with_every_number_and_does_n
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    command = [sys.executable, "train.py", f"runs={tmp_path}/runs", *SMOKE, "steps=400"]
+    command = [sys.executable, "train.py", f"runs={tmp_path}/my runs", *SMOKE, "steps=400"]
     environment = {**clean_environment(), "TERM": "xterm"}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
@@ -131,7 +131,11 @@ def test_on_a_terminal_of_80_columns_it_shows_a_bar_with_every_number_and_does_n
     text = shown.decode(errors="replace")
     assert process.returncode == 0, text
     assert re.search(r"rope, seed 0 \|.+\| 400/400, 00:00 left, loss \d\.\d{3}, val \d\.\d{3}, [\d,]+ tokens/s", text)
-    assert "Next: train another scheme" in text.partition("wandb sync")[2]
+    assert re.search(
+        r"`wandb leet '[^']+/my runs/[^']+'`, upload it with `wandb sync '[^']+/wandb'/\*run-\*-\w+`", text
+    )
+    shown_next = text.partition("Next: train another scheme")[2]
+    assert f"python -m posenc.report '{tmp_path}/my runs/smoke'" in shown_next
 
 
 def test_a_server_that_falls_silent_does_not_keep_the_process(train, tmp_path):

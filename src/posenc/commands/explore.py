@@ -1,10 +1,9 @@
 """Build the interactive page from committed results: `posenc explore`."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.command_line import Arguments
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -14,15 +13,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--results", type=Path, default=Path("results"), help="folder with the curves; default: %(default)s"
     )
     parser.add_argument("--out", type=Path, default=Path("docs/explore.html"), help="default: %(default)s")
-    arguments = sys.argv[1:] if arguments is None else arguments
-    with one_sentence_errors(arguments):
-        given = parser.parse_args(arguments)
+    with parser.parsed(arguments) as given:
         from posenc.config.files import CONF
         from posenc.report.explore import html
         from posenc.storage.atomic import atomic_write, check_writable
 
         check_writable(f"--out={given.out}", given.out.parent)
-        atomic_write(given.out, html(given.results, CONF))
+        page = html(given.results, CONF)
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(given.out, page)
         print(f"Page: {given.out}")
 
 

@@ -3,12 +3,14 @@
 import hashlib
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.analysis.runs import Run
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.command_line import Arguments
 from posenc.errors import RunError, UserError, printable
+from posenc.storage.resource_errors import resource_errors
 
 if TYPE_CHECKING:
     from posenc.storage.lengths_file import Lengths
@@ -23,14 +25,13 @@ DELETED = ""
 """In place of the checksum of a deleted checkpoint."""
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc extrapolate", description=__doc__)
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate runs that have been evaluated before")
     parser.add_argument("--cache", type=Path, default=CACHE, help="token cache (default: %(default)s)")
-    with one_sentence_errors():
-        given = parser.parse_args(arguments)
+    with parser.parsed(arguments) as given:
         extrapolate(given.folder, given.again, given.cache)
 
 
@@ -61,7 +62,8 @@ def _evaluate_and_report(run: Run, again: bool, cache: Path) -> bool:
     """Evaluate a run unless it has been evaluated before, and print the outcome; returns whether it is evaluated."""
     start = time.monotonic()
     try:
-        new = _evaluate(run, again, cache)
+        with resource_errors():
+            new = _evaluate(run, again, cache)
     except (UserError, RunError, OSError) as error:
         print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr, flush=True)
         return False

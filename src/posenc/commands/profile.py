@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 from posenc.config.command_line import Arguments, flags_first, one_sentence_errors
 from posenc.config.files import CONF
 from posenc.errors import UserError
+from posenc.storage.atomic import PARTIAL
 
 if TYPE_CHECKING:
     import torch
@@ -70,6 +72,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from posenc.config.compose import composed
     from posenc.config.schema import check
     from posenc.storage.atomic import check_writable
+    from posenc.storage.resource_errors import resource_errors
 
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
@@ -86,11 +89,13 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     if file.exists():
         raise UserError(f"--out={file} already exists: choose another file, or delete it")
     clock = Clock(device)
-    step = training_step(config, choices["data"], hardware, clock)
+    with resource_errors(configuration):
+        step = training_step(config, choices["data"], hardware, clock)
     setup = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compiles() else ''}"
     print(f"{name}: {settings.batch_size} windows of {settings.context} tokens per step; {setup}", flush=True)
-    profiler = _trace(step, device)
-    _write(profiler, file)
+    with resource_errors(configuration):
+        profiler = _trace(step, device)
+    write_trace(profiler, file)
     _show_phases(clock, settings.batch_size * settings.context)
     _show_operations(profiler)
     print(f"\nTrace: {file}. View it in https://ui.perfetto.dev or chrome://tracing.")
@@ -173,17 +178,16 @@ def _trace(step: Callable[[], Any], device: "torch.device") -> Any:
     return profiler
 
 
-def _write(profiler: Any, file: Path) -> None:
-    """Write the trace atomically."""
-    partial = file.with_name(f".{file.name}")  # the profiler compresses depending on the suffix
+def write_trace(profiler: Any, file: Path) -> None:
+    """Write the trace atomically, first into a new folder beside it: the profiler would write through a link."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        profiler.export_chrome_trace(str(partial))
-        partial.replace(file)
+        with TemporaryDirectory(dir=file.parent, prefix=PARTIAL) as folder:
+            partial = Path(folder, file.name)  # the profiler compresses depending on the suffix
+            profiler.export_chrome_trace(str(partial))
+            partial.replace(file)
     except (OSError, RuntimeError) as error:
         raise UserError(f"the trace cannot be written to {file}: {getattr(error, 'strerror', error)}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _show_phases(clock: Clock, tokens: int) -> None:

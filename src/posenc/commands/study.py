@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.command_line import Arguments, one_sentence_errors
-from posenc.errors import UserError
+from posenc.config.command_line import Arguments
+from posenc.errors import UserError, printable
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Study
@@ -24,14 +24,12 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
     parser.add_argument(
         "--todo", metavar="KEY=VALUE", nargs="*", help="print train.py's arguments for the missing runs"
     )
-    arguments = sys.argv[1:] if arguments is None else arguments
-    with one_sentence_errors(arguments):
-        given = parser.parse_args(arguments)
+    with parser.parsed(arguments) as given:
         from posenc.analysis.study import Study
 
         study = Study(given.results)
         for notice in study.add_runs(given.folders):
-            print(notice, file=sys.stderr)
+            print(printable(notice), file=sys.stderr)
         if given.todo is not None:
             print(*study.todo(given.todo), sep="\n")
         elif not study.results:

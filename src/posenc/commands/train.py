@@ -1,5 +1,6 @@
 """Train one language model, or a sweep: `posenc train pos=rope` or `python train.py pos=rope`."""
 
+import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -62,7 +63,7 @@ def job(cfg: "DictConfig") -> float | None:
         summary = run(cfg, choices=dict(hydra_config.runtime.choices))
         if single and this_rank().is_zero:
             print("Next: train another scheme, such as pos=learned, and compare them:")
-            print(f"  python -m posenc.report {Path(cfg.runs, cfg.name)}")
+            print(f"  python -m posenc.report {shlex.quote(str(Path(cfg.runs, cfg.name)))}")
         return summary["val_loss"]
     return None
 

@@ -1,24 +1,19 @@
 """Create a W&B report of a sweep: `python -m posenc.wandb_report wandb://entity/project/group`."""
 
-import sys
+from collections.abc import Sequence
 
 from posenc.analysis.wandb_runs import parse_source, public_api, read_group, wandb_errors
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.commands.report import COMPARED
+from posenc.config.command_line import Arguments
 from posenc.tracking.client import TIMEOUT, within
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="posenc wandb_report", description=__doc__)
+    parser = Arguments(prog="posenc wandb_report", description=__doc__, parents=[COMPARED])
     parser.add_argument("source", help="wandb://entity/project/group")
-    parser.add_argument(
-        "--baseline", help="scheme that the others are compared with; default: sinusoidal, if it is there"
-    )
     parser.add_argument("--draft", action="store_true", help="visible only to you")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for each request")
-    arguments = sys.argv[1:] if arguments is None else arguments
-    with one_sentence_errors(arguments):
-        given = parser.parse_args(arguments)
+    with parser.parsed(arguments) as given:
         print(f"Report: {report(given.source, given.baseline, given.draft, given.timeout)}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from posenc.commands.study import command_line
 from posenc.config.command_line import Arguments
-from posenc.errors import UserError
+from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Study
@@ -40,6 +40,7 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
     from posenc.storage.atomic import atomic_write
     from posenc.storage.csv_files import read_csv, to_csv
     from posenc.storage.reading import check_types
+    from posenc.storage.resource_errors import resource_errors
 
     file = study.folder / "ablation.csv"
     rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
@@ -50,10 +51,11 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
         if result.setting != BACKBONE or tuple(named.values()) in known:
             continue
         try:
-            trained = load(Path(run.source))
-            losses = losses_without(trained, trained.validation_text(cache))
-        except UserError as error:
-            print(f"{run.name} is not evaluated: {error}", file=sys.stderr)
+            with resource_errors():
+                trained = load(Path(run.source))
+                losses = losses_without(trained, trained.validation_text(cache))
+        except (UserError, RunError) as error:
+            print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr)
             continue
         rows += [{**named, "masked_offset": offset, "val_loss": round(loss, 5)} for offset, loss in losses.items()]
         atomic_write(file, to_csv(list(rows[0]), rows))

@@ -8,20 +8,22 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.files import choices_in
-from posenc.config.overrides import MULTIRUN, SYNTAX_HINT, check_arguments, check_sweep, not_a_choice, unknown_key
-from posenc.config.secrets import check_no_secrets, redact
+from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, flags_of, not_a_choice, unknown_key
+from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
-from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, printable
-from posenc.storage.resource_errors import of_the_disk
+from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
+from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk, out_of_memory
+
+_N = TypeVar("_N", int, float)
 
 INTERRUPTED = 130
 
@@ -33,8 +35,6 @@ PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
 
 STRANGE_PATH = re.compile(r"^([\w.+/]+=)(/[^,'\"]*[^\w./:*?@%+,'\"-][^,'\"]*)$", re.ASCII)
 """An absolute path that Hydra would not read without quotes."""
-
-LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         if conf is not None:
             check_working_directory()
             check_arguments(arguments, choices_in(conf))
-            if MULTIRUN & set(arguments):
+            if flags_of(arguments).multirun:
                 if this_rank().world_size > 1:
                     raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
                 check_sweep(arguments, conf)
@@ -72,8 +72,10 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     except BrokenPipeError:
         end = broken_pipe()
         _leave(str(end), end.exit_code)
-    except OSError as error:
-        if not of_the_disk(error):
+    except (MemoryError, RuntimeError, OSError) as error:
+        if out_of_memory(error):
+            _leave(OUT_OF_MEMORY, FAILED)
+        if not isinstance(error, OSError) or not of_the_disk(error):
             raise
         if error.filename is None:
             discard_stdout()
@@ -136,11 +138,31 @@ def _while_reading(error: Exception) -> bool:
 class Arguments(argparse.ArgumentParser):
     """An argument parser that reports errors in one sentence."""
 
+    @contextmanager
+    def parsed(self, arguments: Sequence[str] | None) -> Iterator[argparse.Namespace]:
+        """Context for a command: yields its arguments, those of the process if None, and reports its errors."""
+        arguments = sys.argv[1:] if arguments is None else arguments
+        with one_sentence_errors(arguments):
+            yield self.parse_args(arguments)
+
     def print_help(self, file: Any = None) -> None:
         print(self.format_help(), end="", file=file, flush=True)  # so that a full disk is noticed
 
     def error(self, message: str) -> NoReturn:
         _leave(f"{message}; see --help", MISUSE)
+
+
+def bounded(kind: type[_N], low: _N, high: _N) -> Callable[[str], _N]:
+    """The type of an argument of `Arguments` that is a number from `low` to `high`."""
+
+    def number(text: str) -> _N:
+        value = kind(text)
+        if not low <= value <= high:  # NaN compares false
+            raise argparse.ArgumentTypeError(f"{text} must be between {low} and {high}")
+        return value
+
+    number.__name__ = kind.__name__  # argparse names it if the text is not a number
+    return number
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
@@ -155,7 +177,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leave(sentence: str, code: int) -> NoReturn:
-    report_error(LONG_WORD.sub(r"\1...\2", printable(redact(sentence))), code)
+    report_error(presentable(sentence), code)
     sys.exit(code)
 
 

@@ -1,5 +1,6 @@
 """Checks of the command line: unknown keys and choices, and overrides that Hydra would accept but must not."""
 
+import argparse
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,8 +24,6 @@ HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweep
 SYNTAX_HINT = """arguments look like pos=rope or optim.lr=0.001; quote special characters twice, 'name="a=b"'"""
 """The end of an error message."""
 
-MULTIRUN = {"-m", "--multirun"}
-
 MAX_RUNS = 10_000
 """Maximum size of a sweep; more runs are probably a typo, and would fill the memory before the first one starts."""
 
@@ -35,12 +34,11 @@ ENVIRONMENT = re.compile(r"\$\{\s*oc\.env\b")
 """The resolver that reads environment variables, which may be secrets."""
 
 
-def parsed(arguments: Sequence[str]) -> list[Override]:
-    """The overrides of a command line, without its flags.
+def flags_of(arguments: Sequence[str]) -> argparse.Namespace:
+    """Hydra's flags in a command line, and its overrides as text.
 
     Raises:
-        UserError: for an unknown flag.
-        OverrideParseException: if an override cannot be parsed.
+        UserError: for an unknown or abbreviated flag.
     """
 
     def error(message: str) -> NoReturn:
@@ -48,7 +46,18 @@ def parsed(arguments: Sequence[str]) -> list[Override]:
 
     flags = hydra_arguments()
     setattr(flags, "error", error)  # noqa: B010  the default prints the usage and exits
-    return [_parsed(argument) for argument in flags.parse_args(list(arguments)).overrides]
+    flags.allow_abbrev = False  # Hydra accepts --e for --experimental-rerun, which is refused by its full name
+    return flags.parse_args(list(arguments))
+
+
+def parsed(arguments: Sequence[str]) -> list[Override]:
+    """The overrides of a command line, without its flags.
+
+    Raises:
+        UserError: for an unknown flag.
+        OverrideParseException: if an override cannot be parsed.
+    """
+    return [_parsed(argument) for argument in flags_of(arguments).overrides]
 
 
 def _parsed(argument: str) -> Override:
@@ -100,12 +109,13 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
             raise UserError(
                 f"{argument} would write an environment variable into the run's files: pass its value instead"
             )
+    multirun = flags_of(arguments).multirun
     for override in parsed(arguments):
         key = override.key_or_group
         if not key:
             raise UserError(f"{override.input_line!r} cannot be read: {SYNTAX_HINT}")
         swept = values_of(override) if override.is_sweep_override() else []
-        if swept and not MULTIRUN & set(arguments):
+        if swept and not multirun:
             value = str(override.input_line).partition("=")[2]
             raise UserError(f"{override.input_line} is a sweep: add -m, or quote it twice, '{key}=\"{value}\"'")
         if key in groups and not override.is_delete():

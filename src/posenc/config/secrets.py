@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from posenc.errors import UserError
+from posenc.errors import UserError, printable
 
 _NAMES = re.compile(r"(^|[._-])(api[_-]?key|token|secret|passw(or)?d)$", re.IGNORECASE)
 """Names of arguments that contain a secret; must not match `tokenizer`, `tokens` and `queries_per_key`."""
@@ -17,6 +17,9 @@ _VALUES = re.compile(r"\b([0-9a-f]{40}|wandb_v\d+_\w{20,}|hf_[A-Za-z0-9]{20,})\b
 
 _MIN_LENGTH = 8
 """A shorter value of such a variable is a word like `none`."""
+
+
+_LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
 
 def check_no_secrets(arguments: Iterable[str]) -> None:
@@ -43,3 +46,8 @@ def redact(text: str) -> str:
         if value is not None and len(value) >= _MIN_LENGTH:
             text = text.replace(value, "***")
     return _VALUES.sub("***", text)
+
+
+def presentable(message: str) -> str:
+    """An error message that may be printed and stored: without secrets, control characters and very long words."""
+    return _LONG_WORD.sub(r"\1...\2", printable(redact(message)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.errors import UserError
+from posenc.errors import UserError, printable
 from posenc.storage import checkpoint_files
 from posenc.storage.reading import read_mapping
 
@@ -56,7 +56,7 @@ def newest(paths: Sequence[Path]) -> Path:
         return paths[0]  # `load` will report the error
     last = max(found, key=lambda file: file.stat().st_mtime).parent
     if len(found) > 1:
-        print(f"Using the newest of {len(found)} runs: {last}", file=sys.stderr, flush=True)
+        print(printable(f"Using the newest of {len(found)} runs: {last}"), file=sys.stderr, flush=True)
     return last
 
 
@@ -72,7 +72,7 @@ def last_checkpoint(run: Path) -> Path:
     if checkpoint is None:
         raise UserError(f"{damaged[0]} is damaged" if damaged else f"{run} has no checkpoint")
     if damaged:
-        print(f"{damaged[0]} is damaged; using {checkpoint.name}.", file=sys.stderr)
+        print(printable(f"{damaged[0]} is damaged; using {checkpoint.name}."), file=sys.stderr)
     return checkpoint
 
 

@@ -1,5 +1,6 @@
 """Exports a comparison to results/: small text files with data, provenance and command."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,6 @@ def _command(comparison: Comparison, longer: bool, folder: Path) -> str:
     sweep = comparison.sweep
     commands = [sweep.command] if sweep.command else []
     if longer:
-        commands.append(f"python -m posenc.extrapolate {sweep.source}")
-    commands.append(f"python -m posenc.report {sweep.source} --results {folder}")
+        commands.append(f"python -m posenc.extrapolate {shlex.quote(sweep.source)}")
+    commands.append(f"python -m posenc.report {shlex.quote(sweep.source)} --results {shlex.quote(str(folder))}")
     return f"To reproduce:\n\n```bash\n{' && '.join(commands)}\n```"

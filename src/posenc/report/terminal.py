@@ -48,7 +48,11 @@ def _notices(comparison: Comparison, panel: Panel) -> list[str]:
 
 def _console(width: int) -> Any:
     """A console as wide as the terminal, or, without a terminal, of the given width."""
-    from rich.console import Console
+    from rich import console
+
+    class Console(console.Console):
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704  called while the error is handled; rich would exit without a word
 
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else width)
 

@@ -1,5 +1,7 @@
 """Reads a sweep, prints its comparison and writes the report."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from posenc.analysis.comparison import Comparison, compare
@@ -33,16 +35,23 @@ def report(
             check_writable(f"{option}={path}", path)
     comparison = compare(sweep, baseline, busy)
     terminal.show(comparison)
-    try:
+    with _written_to(folder):
         _write(comparison, folder)
-        print(f"\nReport: {folder / 'report.html'}")
-        if results is not None:
-            from posenc.report.export import export
+    print(f"\nReport: {folder / 'report.html'}")
+    if results is not None:
+        from posenc.report.export import export
 
+        with _written_to(results):
             export(comparison, results)
-            print(f"Results: {results}")
+        print(f"Results: {results}")
+
+
+@contextmanager
+def _written_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise UserError(f"the report cannot be written to {error.filename}: {error.strerror}") from error
+        raise UserError(f"the report cannot be written to {error.filename or folder}: {error.strerror}") from error
 
 
 def _read(source: str, timeout: float) -> tuple[Sweep, Path]:

@@ -16,6 +16,7 @@ SIZES = ("batch_size", "context", "model.layers", "model.width")
 NOT_ALLOCATED = (
     "out of memory",
     "can't allocate memory",
+    "Cannot allocate memory",
     "not enough memory",
     "std::bad_alloc",
     "ALLOC_FAILED",  # cuBLAS, cuDNN
@@ -24,23 +25,26 @@ NOT_ALLOCATED = (
 )
 """torch's messages, on a GPU and in several places on a CPU."""
 
+OUT_OF_MEMORY = "out of memory: it needs more than this machine, or its GPU, has free"
+
 
 @contextmanager
-def resource_errors(cfg: DictConfig) -> Iterator[None]:
+def resource_errors(cfg: DictConfig | None = None) -> Iterator[None]:
     """Context for a run: reports what to reduce if memory runs out, and the file of an I/O error.
+
+    Args:
+        cfg: its configuration; None if its sizes cannot be changed.
 
     Raises:
         RunError: in place of the various errors of torch, NumPy and Python.
     """
     try:
         yield
-    except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
-            raise
-        sizes = ", ".join(f"{key}={OmegaConf.select(cfg, key)}" for key in SIZES)
-        raise RunError(f"out of memory: lower one of {sizes}") from error
-    except OSError as error:
-        if not of_the_disk(error):
+    except (MemoryError, RuntimeError, OSError) as error:
+        if out_of_memory(error):
+            sizes = ", ".join(f"{key}={OmegaConf.select(cfg, key)}" for key in SIZES) if cfg else ""
+            raise RunError(f"out of memory: lower one of {sizes}" if sizes else OUT_OF_MEMORY) from error
+        if not isinstance(error, OSError) or not of_the_disk(error):
             raise
         file = error.filename or "a file or stdout"
         raise RunError(f"{file} could not be read or written: {error.strerror}") from error
@@ -72,7 +76,9 @@ def out_of_memory(error: Exception) -> bool:
 
     torch.OutOfMemoryError is a RuntimeError, and on a CPU torch raises nothing more specific.
     """
-    return isinstance(error, MemoryError) or any(message in str(error) for message in NOT_ALLOCATED)
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return any(message in str(error) for message in NOT_ALLOCATED)
 
 
 def of_the_disk(error: OSError) -> bool:

@@ -27,6 +27,9 @@ HOLDER = "holder.txt"
 FAILED_JOBS = "failed_jobs.jsonl"
 """In a sweep's folder: one line for each failed job of the last sweep."""
 
+MAX_FAILED_JOBS = 2**24
+"""Maximum size of that file: 1,600 bytes for each job of the largest sweep."""
+
 
 @dataclass(frozen=True)
 class RunDirectory:
@@ -118,7 +121,10 @@ def find_run(cfg: DictConfig) -> Path | None:
     assert isinstance(wanted, dict)
     wanted.pop("hydra")
     for file in Path(cfg.runs, cfg.name).glob(f"*/seed{cfg.seed}-*/config.yaml"):
-        config = read_mapping(file)
+        try:
+            config = read_mapping(file)
+        except UserError:  # damaged, and so not the one that this job is writing
+            continue
         if {**config, **wanted} == config:
             return file.parent
     return None
@@ -160,7 +166,7 @@ def read_summary(file: Path) -> dict[str, Any]:
 def failed_jobs(folder: Path) -> list[dict[str, str]]:
     """The failed jobs of the last sweep, with their errors."""
     noted = folder / FAILED_JOBS
-    return [_failure(line) for line in read_text(noted).splitlines()] if noted.exists() else []
+    return [_failure(line) for line in read_text(noted, MAX_FAILED_JOBS).splitlines()] if noted.exists() else []
 
 
 def _failure(line: str) -> dict[str, str]:

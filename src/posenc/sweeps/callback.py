@@ -3,11 +3,12 @@
 import json
 import math
 import os
+import shlex
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.command_line import broken_pipe, one_sentence_errors
 from posenc.config.overrides import parsed, values_of
+from posenc.config.secrets import presentable
 from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, UserError
 from posenc.storage import checkpoint_files
@@ -53,6 +55,7 @@ def failures_recorded() -> Iterator[None]:
 
 def record_failure(job: str, error: str, folder: Path) -> None:
     """Print and record that a job failed: in the file that FAILURES_FILE names, or in the sweep's folder."""
+    job, error = presentable(job), presentable(error)
     print(f"{job} failed: {error}", file=sys.stderr, flush=True)
     file = Path(os.environ.get(FAILURES_FILE) or folder / FAILED_JOBS)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -101,22 +104,22 @@ class Comparison(Callback):
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         folder = Path(config.hydra.sweep.dir)
-        code = 0
-        try:
-            with one_sentence_errors():
-                _compare(folder)
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        except Exception:  # Hydra would turn it into a warning and exit with 0
-            traceback.print_exc()
-            code = FAILED
-        failed = failed_jobs(folder)
-        for job in failed:
-            print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
-        if failed:
-            print("The same command trains the missing runs.", file=sys.stderr)
-        if failed or code:
+        code, failed = (_exit_code(step, folder) for step in (_compare, _show_failed))
+        if code or failed:
             sys.exit(FAILED if failed else code)
+
+
+def _exit_code(step: Callable[[Path], None], folder: Path) -> int:
+    """Report the errors of a step as a command does; Hydra would turn them into warnings and exit with 0."""
+    try:
+        with one_sentence_errors():
+            step(folder)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    except Exception:
+        traceback.print_exc()
+        return FAILED
+    return 0
 
 
 def _runs(config: DictConfig) -> int:
@@ -137,7 +140,18 @@ def _compare(folder: Path) -> None:
         if missing.name is None or missing.name.startswith("posenc"):
             raise
         package = missing.name.partition(".")[0]
-        print(f"No report, since {package} is not installed; to create it: python -m posenc.report {folder}")
+        command = f"python -m posenc.report {shlex.quote(str(folder))}"
+        print(f"No report, since {package} is not installed; to create it: {command}")
+
+
+def _show_failed(folder: Path) -> None:
+    """Print the failed jobs again, and exit if there are any."""
+    failed = failed_jobs(folder)
+    for job in failed:
+        print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
+    if failed:
+        print("The same command trains the missing runs.", file=sys.stderr)
+        sys.exit(FAILED)
 
 
 def _wait_for_saving(folder: Path) -> None:

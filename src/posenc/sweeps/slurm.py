@@ -59,9 +59,16 @@ def requeue(job: str) -> bool:
 
 
 def signal_name(option: str) -> str:
-    """The signal in an sbatch option such as USR1@60 or R:10@60: USR1."""
+    """The signal in an sbatch option such as USR1@60, 10 or R:10@60: USR1.
+
+    Raises:
+        ValueError: if there is no such signal.
+    """
     name = option.rpartition(":")[2].partition("@")[0].upper().removeprefix("SIG")
-    return signal.Signals(int(name)).name.removeprefix("SIG") if name.isdigit() else name
+    known = signal.Signals(int(name)) if name.isdecimal() else signal.Signals.__members__.get(f"SIG{name}")
+    if known is None:
+        raise ValueError(option)
+    return known.name.removeprefix("SIG")
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str] | None:

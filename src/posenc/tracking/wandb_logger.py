@@ -2,6 +2,7 @@
 
 import html
 import os
+import shlex
 import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -60,9 +61,8 @@ class WeightsAndBiases(Logger):
             print(f"W&B: {run.url}", flush=True)
         self.files = os.path.relpath(os.path.dirname(run.dir))
         # A resumed run has one segment per session, and all of them must be synced.
-        self.sync = (
-            f"wandb sync {'' if run.offline else '--no-skip-online '}{os.path.dirname(self.files)}/*run-*-{run.id}"
-        )
+        sessions = f"{shlex.quote(os.path.dirname(self.files))}/*run-*-{run.id}"
+        self.sync = f"wandb sync {'' if run.offline else '--no-skip-online '}{sessions}"
         self.hint = ""
         self._healthy, self._caught_up = True, False
 
@@ -171,7 +171,7 @@ def start(
         _print_unavailable(f"cannot be used ({_reason(error)})")
         return []
     if mode == "offline":
-        view = f"wandb leet {logger.files}"
+        view = f"wandb leet {shlex.quote(logger.files)}"
         logger.hint = f"W&B is offline{why}: view this run with `{view}`, upload it with `{logger.sync}`."
     return [logger]
 

@@ -1,0 +1,24 @@
+"""The end of a sweep: what failed is told, stored without secrets, and never lost."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
+from posenc.sweeps.callback import Comparison, record_failure
+
+
+@pytest.mark.parametrize("content", [b"\xff", b'{"job": "seed=1", "error": "it failed"}\n'])
+def test_a_sweep_with_failed_jobs_exits_with_1_also_if_their_file_cannot_be_read(content, tmp_path, capsys):
+    (tmp_path / FAILED_JOBS).write_bytes(content)
+    with pytest.raises(SystemExit) as ended:
+        Comparison().on_multirun_end(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}}))
+    assert ended.value.code == 1
+    assert ("cannot be read" if content == b"\xff" else "failed: seed=1: it failed\n") in capsys.readouterr().err
+
+
+def test_a_failure_is_told_and_stored_in_one_line_without_secrets(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "nobody-must-see-it")
+    monkeypatch.delenv("POSENC_FAILED_JOBS", raising=False)
+    record_failure("name=a\nb", "\x1b[2Jno access\nwith nobody-must-see-it", tmp_path)
+    assert capsys.readouterr().err == "name=a b failed:  [2Jno access with ***\n"
+    assert failed_jobs(tmp_path) == [{"job": "name=a b", "error": " [2Jno access with ***"}]
