@@ -120,10 +120,15 @@ WRONG_VALUES = [
     train("attention=linear attention.features=0", "attention.features=0 must be at least 1"),
     train("attention=linear attention.chunk=0", "attention.chunk=0 must be at least 1"),
     train("attention=linear attention.kernel=relu", "attention.kernel=relu must be favor or elu"),
-    train("objective=masked objective.share=nan", "objective.share=nan must be a finite number"),
-    train("objective=masked objective.share=1", "objective.share=1 must be above 0 and below 1"),
-    train("objective=masked objective.share=0.0", "objective.share=0.0 must be above 0 and below 1"),
-    train("objective=masked objective.blanked=1.1", "objective.blanked=1.1 must be at least 0 and at most 1"),
+    train("objective=masked objective.mlm_probability=nan", "objective.mlm_probability=nan must be a finite number"),
+    train("objective=masked objective.mlm_probability=1", "objective.mlm_probability=1 must be above 0 and below 1"),
+    train(
+        "objective=masked objective.mlm_probability=0.0", "objective.mlm_probability=0.0 must be above 0 and below 1"
+    ),
+    train(
+        "objective=masked objective.mask_replace_prob=1.1",
+        "objective.mask_replace_prob=1.1 must be at least 0 and at most 1",
+    ),
     train("optim.lr=-1", "optim.lr=-1 must be above 0"),
     train("optim.lr=nan", "optim.lr=nan must be a finite number"),
     train("optim.lr=inf", "optim.lr=inf must be a finite number"),

@@ -38,7 +38,7 @@ def test_a_causal_model_predicts_each_token_from_those_before_it():
 
 @given(length=st.integers(4, 200), share=st.floats(0.01, 0.9))
 def test_every_window_has_the_same_number_of_tokens_to_predict_and_never_none(length, share):
-    _, targets = Masked(VOCAB, share=share).inputs_and_targets(windows(5, length), noise(5, length))
+    _, targets = Masked(VOCAB, mlm_probability=share).inputs_and_targets(windows(5, length), noise(5, length))
     counts = (targets != IGNORE_INDEX).sum(-1)
     assert counts.unique().tolist() == [max(1, round(share * length))]
 
@@ -51,7 +51,7 @@ def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_
     assert torch.equal(inputs[~chosen], window[~chosen])
     assert torch.equal(targets[chosen], window[chosen])
     assert chosen.float().mean().item() == pytest.approx(0.15)
-    blank, kept = inputs[chosen] == objective.blank, inputs[chosen] == window[chosen]
+    blank, kept = inputs[chosen] == objective.mask_token, inputs[chosen] == window[chosen]
     assert blank.float().mean().item() == pytest.approx(0.8, abs=0.01)
     assert kept.float().mean().item() == pytest.approx(0.1 + 0.1 / VOCAB, abs=0.01)
     swapped = inputs[chosen][~blank & ~kept]
@@ -59,9 +59,12 @@ def test_of_the_tokens_to_predict_80_percent_are_blank_10_random_and_10_as_they_
     assert torch.bincount(swapped, minlength=VOCAB).float().std() < 0.3 * len(swapped) / VOCAB  # all alike often
 
 
-@pytest.mark.parametrize(("blanked", "swapped"), [(0.8, 0.2), (0.9, 0.1), (0.7, 0.3), (1.0, 0.0)])
-def test_nothing_need_be_left_as_it_is(blanked, swapped):
-    window, objective = windows(50, 100), Masked(VOCAB, blanked=blanked, swapped=swapped)
+@pytest.mark.parametrize(("mask_replace_prob", "random_replace_prob"), [(0.8, 0.2), (0.9, 0.1), (0.7, 0.3), (1.0, 0.0)])
+def test_nothing_need_be_left_as_it_is(mask_replace_prob, random_replace_prob):
+    window, objective = (
+        windows(50, 100),
+        Masked(VOCAB, mask_replace_prob=mask_replace_prob, random_replace_prob=random_replace_prob),
+    )
     inputs, targets = objective.inputs_and_targets(window, noise(50, 100))
     chosen = targets != IGNORE_INDEX
     assert (inputs[chosen] == window[chosen]).float().mean() < 0.05  # those drawn by chance
@@ -108,7 +111,7 @@ def test_the_orderless_loss_is_that_of_the_best_guess_from_what_stands_in_a_toke
     counted = -np.log(chance[inputs[chosen].numpy(), targets[chosen].numpy()]).mean()
     (told,) = Masked(VOCAB).ngram_baseline(text, window, (inputs, targets)).values()
     assert told == pytest.approx(counted, abs=0.05)
-    everything_blank = Masked(VOCAB, blanked=1.0, swapped=0.0)
+    everything_blank = Masked(VOCAB, mask_replace_prob=1.0, random_replace_prob=0.0)
     inputs, targets = everything_blank.inputs_and_targets(window, noise(2000, 100))
     (told,) = everything_blank.ngram_baseline(text, window, (inputs, targets)).values()
     share = np.bincount(text) / len(text)
@@ -129,18 +132,21 @@ def test_a_masked_model_reads_one_token_more_than_the_tokenizer_has_and_sees_bot
     model = Transformer(objective.vocab_size, 10, 1, 16, 2, PositionScheme(), causal=objective.causal)
     tokens = windows(1, 10)
     changed = tokens.clone()
-    changed[0, -1] = objective.blank
+    changed[0, -1] = objective.mask_token
     assert not torch.equal(model(tokens)[0, 0], model(changed)[0, 0])
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"blanked": 0.9, "swapped": 0.11}, "swapped=0.11 must be between 0 and 1 - blanked=0.1"),
-        ({"swapped": 0.3}, "swapped=0.3 must be between 0 and 1 - blanked=0.2"),
+        (
+            {"mask_replace_prob": 0.9, "random_replace_prob": 0.11},
+            "random_replace_prob=0.11 must be between 0 and 1 - mask_replace_prob=0.1",
+        ),
+        ({"random_replace_prob": 0.3}, "random_replace_prob=0.3 must be between 0 and 1 - mask_replace_prob=0.2"),
     ],
 )
-def test_impossible_shares_are_refused(arguments, sentence):
+def test_impossible_probabilities_are_refused(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         Masked(VOCAB, **arguments)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc.bounds import Fraction
 from posenc.model.cross_entropy import LARGE_VOCAB, summed_cross_entropy
 from posenc.objectives.ngram import bigram_loss, frequencies
-from posenc.objectives.sampling import Sampling, fill, generate
+from posenc.objectives.sampling import Sampling, fill_mask, generate
 
 if TYPE_CHECKING:
     from posenc.data.tokenizers import Tokenizer
@@ -125,12 +125,12 @@ class Masked:
 
     Args:
         vocab_size: of the tokenizer.
-        share: fraction of a window's tokens to predict.
-        blanked: fraction of those replaced by the mask token.
-        swapped: fraction of those replaced by a random token; the rest are left unchanged.
+        mlm_probability: fraction of a window's tokens to predict.
+        mask_replace_prob: fraction of those replaced by the mask token.
+        random_replace_prob: fraction of those replaced by a random token; the rest are left unchanged.
 
     Raises:
-        ValueError: if blanked and swapped sum to more than 1.
+        ValueError: if mask_replace_prob and random_replace_prob sum to more than 1.
     """
 
     causal = False
@@ -142,26 +142,32 @@ class Masked:
     def __init__(
         self,
         vocab_size: int,
-        share: Annotated[float, Gt(0), Lt(1)] = 0.15,
-        blanked: Fraction = 0.8,
-        swapped: Fraction = 0.1,
+        mlm_probability: Annotated[float, Gt(0), Lt(1)] = 0.15,
+        mask_replace_prob: Fraction = 0.8,
+        random_replace_prob: Fraction = 0.1,
     ) -> None:
-        if not 0 <= swapped <= round(1 - blanked, 9):
-            raise ValueError(f"swapped={swapped} must be between 0 and 1 - blanked={1 - blanked:g}")
-        self.blank = vocab_size
+        if not 0 <= random_replace_prob <= round(1 - mask_replace_prob, 9):
+            raise ValueError(
+                f"random_replace_prob={random_replace_prob} must be between 0 and "
+                f"1 - mask_replace_prob={1 - mask_replace_prob:g}"
+            )
+        self.mask_token = vocab_size
         self.vocab_size = vocab_size + 1
-        self.share, self.blanked, self.swapped = share, blanked, swapped
+        self.mlm_probability = mlm_probability
+        self.mask_replace_prob, self.random_replace_prob = mask_replace_prob, random_replace_prob
 
     def inputs_and_targets(self, window: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """The window with some tokens replaced, and those tokens; the noise selects them and their replacements."""
         order, action = noise.unbind(-1)
-        count = max(1, round(self.share * window.shape[-1]))
+        count = max(1, round(self.mlm_probability * window.shape[-1]))
         indices = order.argsort(dim=-1, stable=True)[:, :count]
         chosen = torch.zeros_like(window, dtype=torch.bool).scatter_(-1, indices, True)
-        # For a swapped token, `action` is uniform between blanked and blanked + swapped; rescaled, it gives the token.
-        random = ((action - self.blanked) / max(self.swapped, 1e-9) * self.blank).long().clamp(0, self.blank - 1)
-        replaced = torch.where(action < self.blanked + self.swapped, random, window)
-        replaced = torch.where(action < self.blanked, self.blank, replaced)
+        # For a random token, `action` is uniform between mask_replace_prob and that plus random_replace_prob; rescaled,
+        # it gives the token.
+        random = (action - self.mask_replace_prob) / max(self.random_replace_prob, 1e-9) * self.mask_token
+        random = random.long().clamp(0, self.mask_token - 1)
+        replaced = torch.where(action < self.mask_replace_prob + self.random_replace_prob, random, window)
+        replaced = torch.where(action < self.mask_replace_prob, self.mask_token, replaced)
         return torch.where(chosen, replaced, window), window.masked_fill(~chosen, IGNORE_INDEX)
 
     def ngram_baseline(
@@ -172,11 +178,12 @@ class Masked:
     ) -> dict[str, float | None]:
         """Token frequencies for a masked token; for others, the posterior that they were left unchanged (Bayes)."""
         inputs, targets = (part[validation[1] != IGNORE_INDEX] for part in validation)
-        frequency = torch.from_numpy(frequencies(train, self.blank))
-        kept, swapped = 1 - self.blanked - self.swapped, self.swapped / self.blank
-        seen = inputs.clamp(max=self.blank - 1)
-        ratio = (kept * (seen == targets) + swapped) / (kept * frequency[seen] + swapped)
-        likelihood = frequency[targets] * torch.where(inputs == self.blank, 1.0, ratio)
+        frequency = torch.from_numpy(frequencies(train, self.mask_token))
+        kept = 1 - self.mask_replace_prob - self.random_replace_prob
+        random = self.random_replace_prob / self.mask_token
+        seen = inputs.clamp(max=self.mask_token - 1)
+        ratio = (kept * (seen == targets) + random) / (kept * frequency[seen] + random)
+        likelihood = frequency[targets] * torch.where(inputs == self.mask_token, 1.0, ratio)
         return {"unigram_loss": -likelihood.log().mean().item()}
 
     def sample(
@@ -188,4 +195,4 @@ class Masked:
         sampling: Sampling,  # noqa: ARG002
     ) -> str:
         """The prompt with each _ replaced by the likeliest token."""
-        return fill(model, tokenizer, prompt, self.blank, context)
+        return fill_mask(model, tokenizer, prompt, self.mask_token, context)

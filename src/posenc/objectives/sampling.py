@@ -46,7 +46,7 @@ def generate(model: "Transformer", tokenizer: "Tokenizer", prompt: str, context:
 
 
 @torch.no_grad()
-def fill(model: "Transformer", tokenizer: "Tokenizer", prompt: str, blank: int, context: int) -> str:
+def fill_mask(model: "Transformer", tokenizer: "Tokenizer", prompt: str, mask_token: int, context: int) -> str:
     """The prompt with each _ replaced by the likeliest token of a masked model, `context` tokens at a time.
 
     Raises:
@@ -56,11 +56,11 @@ def fill(model: "Transformer", tokenizer: "Tokenizer", prompt: str, blank: int, 
         raise UserError(f"--prompt={prompt} must contain a _ for each token that the masked model is to predict")
     pieces = [[int(token) for chunk in tokenizer.encode([part.encode()]) for token in chunk] if part else []
               for part in prompt.split("_")]  # fmt: skip
-    tokens = [token for piece in pieces for token in (blank, *piece)][1:]
+    tokens = [token for piece in pieces for token in (mask_token, *piece)][1:]
     model.eval()
     for first in range(0, len(tokens), context):
         inputs = tokens[first : first + context]
-        likeliest = model(torch.tensor([inputs], device=model.embedding.weight.device))[0, :, :blank].argmax(-1)
-        filled = [new if old == blank else old for old, new in zip(inputs, likeliest.tolist(), strict=True)]
+        likeliest = model(torch.tensor([inputs], device=model.embedding.weight.device))[0, :, :mask_token].argmax(-1)
+        filled = [new if old == mask_token else old for old, new in zip(inputs, likeliest.tolist(), strict=True)]
         tokens[first : first + context] = filled
     return tokenizer.decode(tokens)
