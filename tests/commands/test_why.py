@@ -72,6 +72,17 @@ def test_what_people_found_opens_the_page(folder):
     assert (folder / "README.md").read_text().startswith("# Why\n\nA bias is enough.\n")
 
 
+def test_a_whole_number_may_be_written_with_a_point(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "why")
+    table = tmp_path / "why" / "curves.csv"
+    table.write_text(table.read_text().replace(",0,4915200,", ",0.0,4915200.0,").replace(",4915200,1", ",4915200.0,1"))
+    with_points, without = (
+        Study(place).curves("pos=rope", Study(folder).corpora[0]) for place in (table.parent, folder)
+    )
+    assert with_points == without
+    assert without[0][0][:2] == [10, 20]
+
+
 def test_every_run_without_a_row_is_to_be_trained(folder, capsys):
     main(["--results", str(folder), "--todo", *text(folder, "a")])
     assert capsys.readouterr().out.splitlines() == [  # the others have a row
@@ -93,8 +104,8 @@ def test_on_another_text_every_run_is_to_be_trained(folder, capsys):
         ("plan.yaml", ("arms:", "arm:"), "plan.yaml cannot be read: arms is missing or invalid"),
         ("plan.yaml", ("reference: rope", "reference: xpos"), "plan.yaml has no arm xpos"),
         ("plan.yaml", ("levels:", "level:"), "plan.yaml cannot be read: levels is missing or invalid"),
-        ("curves.csv", ("corpus", "corpse"), "curves.csv cannot be read: 0.corpus is missing or invalid"),
-        ("curves.csv", (",0,4915200,", ",zero,4915200,"), "curves.csv cannot be read: 0.seed is missing or invalid"),
+        ("curves.csv", ("corpus", "corpse"), "curves.csv, row 1, column corpus cannot be read: Field required"),
+        ("curves.csv", (",0,4915200,", ",zero,4915200,"), "curves.csv, row 1, column seed cannot be read: "),
     ],
 )
 def test_a_plan_or_a_table_that_is_not_one_is_refused_in_a_sentence(name, change, sentence, folder, tmp_path, capsys):

@@ -144,12 +144,12 @@ def test_the_committed_page_is_small_and_has_the_code_of_today():
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (AS_A_REPORT.replace("tokens", "token"), "0.tokens is missing or invalid"),
+        (AS_A_REPORT.replace("tokens", "token"), r"curves.csv, row 1, column tokens cannot be read: Field required"),
         (AS_A_STUDY.replace(",,", ",nan,").replace("0.2", "nan"), "has no curves.csv of a scheme"),
         (AS_A_STUDY.replace(",0.003,", ",0.003,nan,"), "row 1 has more or fewer cells than the header"),
         (AS_A_STUDY.splitlines(keepends=True)[0], "curves.csv has no curves: restore or delete it"),
-        (AS_A_STUDY.replace("2.", "x."), "0.val_loss is missing or invalid"),
-        (AS_A_STUDY.replace("at_tokens", "tokens_at"), "0.at_tokens is missing or invalid"),
+        (AS_A_STUDY.replace("2.", "x."), r"row 1, column val_loss cannot be read: "),
+        (AS_A_STUDY.replace("at_tokens", "tokens_at"), r"row 1, column at_tokens cannot be read: Field required"),
         (AS_A_STUDY.replace("backbone", "pos.base=many").replace("0.125", "many"), "has no curves.csv of a scheme"),
     ],
 )

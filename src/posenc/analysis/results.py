@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic import FiniteFloat
 from scipy import stats
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.attention_heads import ngram_baseline
 from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.runs import Run
-from posenc.bounds import PositiveInt
+from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
-from posenc.storage.csv_files import read_csv
-from posenc.storage.reading import check_types
+from posenc.storage.csv_files import read_rows
 
 BACKBONE, SEARCH = "backbone", "search"
 
@@ -54,7 +53,7 @@ class Result:
     pos: str
     seed: int
     tokens: PositiveInt
-    lr: float
+    lr: FiniteFloat
     scale: str
     base: str
     val_loss: FiniteFloat
@@ -136,43 +135,39 @@ def curve_rows(run: Run, result: Result) -> list[dict[str, object]]:
     return [{**named, "at_tokens": int(tokens), "val_loss": round(loss, 5)} for tokens, loss in measured]
 
 
-class RunRow(TypedDict):
-    """A row about a run: its key and a loss."""
+class _RunRow(TypedDict):
+    """A row about a run: its key, in KEY_COLUMNS."""
 
     corpus: str
     setting: str
     pos: str
     seed: int
-    tokens: FiniteFloat
-    lr: str
+    tokens: PositiveInt
+    lr: FiniteFloat
     scale: str
     base: str
+
+
+class CurveRow(_RunRow):
+    """A row of curves.csv."""
+
+    at_tokens: PositiveInt
     val_loss: FiniteFloat
 
 
-class CurveRow(RunRow):
-    """A row of curves.csv."""
+class AblationRow(_RunRow):
+    """A row of ablation.csv: a run's loss with one offset masked, 0 for none."""
 
-    at_tokens: FiniteFloat
+    masked_offset: NonNegativeInt
+    val_loss: FiniteFloat
 
 
-class _NGramRow(TypedDict):
+class NGramRow(TypedDict):
     """A row of ngrams.csv."""
 
     corpus: str
     order: int
     val_loss: FiniteFloat
-
-
-def read_ngrams(file: Path) -> list[dict[str, str]]:
-    """The rows of ngrams.csv; none if there is no such file.
-
-    Raises:
-        UserError: if it cannot be read.
-    """
-    rows = read_csv(file)
-    check_types(file, rows, list[_NGramRow])
-    return rows
 
 
 KEY_COLUMNS = ("corpus", "setting", "pos", "seed", "tokens", "lr", "scale", "base")
@@ -184,13 +179,7 @@ def read_results(file: Path) -> tuple[Result, ...]:
     Raises:
         UserError: names the row that cannot be read, or repeats a run.
     """
-    try:
-        results = TypeAdapter(tuple[Result, ...]).validate_python(tuple(read_csv(file)))
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        row, *column = wrong["loc"]
-        at = f", column {column[0]}" if column else ""
-        raise UserError(f"{file}, row {int(row) + 1}{at} cannot be read: {wrong['msg']}") from error
+    results = tuple(read_rows(file, Result))
     keys = [result.key for result in results]
     repeated = next((row for row, key in enumerate(keys, 1) if key in keys[: row - 1]), None)
     if repeated is not None:

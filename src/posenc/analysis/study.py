@@ -32,7 +32,7 @@ from posenc.config.instantiate import build
 from posenc.config.schema import check
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import read_csv, to_csv
+from posenc.storage.csv_files import read_rows, to_csv
 from posenc.storage.reading import check_types, leaves, read_mapping
 
 
@@ -112,20 +112,20 @@ class Study:
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
         """Steps and losses of an arm's finished runs on a corpus, by seed; the budget is the experiment's."""
         line = (self.experiment, *arm.split())
-        key = dict(zip(KEY_COLUMNS, map(str, self.key(line, corpus)), strict=True))
+        key = dict(zip(KEY_COLUMNS, self.key(line, corpus), strict=True))
+        del key["seed"]
         tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._curve_rows:
-            if all(row[name] == value for name, value in key.items() if name != "seed"):
-                steps, losses = curves.setdefault(int(row["seed"]), ([], []))
-                steps.append(int(row["at_tokens"]) / tokens_per_step)
-                losses.append(float(row["val_loss"]))
+            if key.items() <= row.items():
+                steps, losses = curves.setdefault(row["seed"], ([], []))
+                steps.append(row["at_tokens"] / tokens_per_step)
+                losses.append(row["val_loss"])
         return curves
 
     @cached_property
-    def _curve_rows(self) -> list[dict[str, str]]:
-        rows = read_csv(self.folder / "curves.csv")
-        check_types(self.folder / "curves.csv", rows, list[CurveRow])
+    def _curve_rows(self) -> list[CurveRow]:
+        rows = read_rows(self.folder / "curves.csv", CurveRow)
         if self.results and not rows:
             raise UserError(f"{self.folder / 'curves.csv'} has no curves of the runs in runs.csv: restore it")
         return rows

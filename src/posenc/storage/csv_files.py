@@ -5,12 +5,14 @@ import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import read_text
 from posenc.storage.resource_errors import disk_errors
+
+_Row = TypeVar("_Row")
 
 MAX_BYTES = 2**28
 """Maximum size of a CSV file."""
@@ -86,6 +88,23 @@ def read_csv(file: Path) -> list[dict[str, str]]:
         if None in row or None in row.values():
             raise UserError(f"{file} cannot be read: row {number} has more or fewer cells than the header")
     return rows
+
+
+def read_rows(file: Path, row: type[_Row]) -> list[_Row]:
+    """The rows of a CSV file with their cells converted to the types of a TypedDict or dataclass.
+
+    Raises:
+        UserError: if it cannot be read, or a cell is missing or invalid; names its row and column.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(list[row]).validate_python(read_csv(file))  # type: ignore[valid-type]
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        number, *column = wrong["loc"]
+        at = f", column {column[0]}" if column else ""
+        raise UserError(f"{file}, row {int(number) + 1}{at} cannot be read: {wrong['msg']}") from error
 
 
 def read_numbers(file: Path) -> list[dict[str, float]]:
