@@ -114,7 +114,7 @@ class Study:
         line = (self.experiment, *arm.split())
         key = dict(zip(KEY_COLUMNS, self.key(line, corpus), strict=True))
         del key["seed"]
-        tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
+        tokens_per_step = _flat(line)["batch_size"] * _flat(line)["context"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._curve_rows:
             if key.items() <= row.items():
@@ -133,11 +133,15 @@ class Study:
     def add_runs(self, folders: Sequence[Path]) -> list[str]:
         """Add the finished runs in some folders to runs.csv and curves.csv; returns notices for what is left out.
 
+        A run is known when it is in runs.csv, so that is written last: if this is interrupted, the next call drops
+        the curves of unknown runs, and adds them again.
+
         Raises:
             UserError: if runs.csv or curves.csv cannot be read.
         """
         known = {result.key: result for result in self.results}
-        curves: list[Mapping[str, Any]] = list(self._curve_rows)
+        kept: list[Mapping[str, Any]] = [*self._curve_rows]
+        curves = [row for row in kept if tuple(row[name] for name in KEY_COLUMNS) in known]
         finished, notices = self.finished(folders)
         for run, result in finished:
             if result.key not in known:
@@ -145,8 +149,8 @@ class Study:
                 curves += curve_rows(run, result)
         if folders and known:
             table = rows(known.values())
+            atomic_write(self.folder / "curves.csv", to_csv(list(CurveRow.__annotations__), curves))
             atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
-            atomic_write(self.folder / "curves.csv", to_csv(list(curves[0]), curves))
             del self.results, self._curve_rows  # read again from the files
         return notices
 
