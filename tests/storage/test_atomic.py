@@ -49,6 +49,11 @@ def test_a_link_where_the_new_file_is_written_is_not_followed(tmp_path, monkeypa
     assert mine.read_text() == "mine"
 
 
+def test_a_name_that_is_no_text_is_written_with_question_marks(tmp_path):
+    atomic_write(tmp_path / "file", os.fsdecode(b"caf\xe9 was left out"))
+    assert (tmp_path / "file").read_bytes() == b"caf? was left out"
+
+
 def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path):
     with pytest.raises(RunError, match="gone/file could not be written: No such file or directory"):
         atomic_write(tmp_path / "gone" / "file", "text")

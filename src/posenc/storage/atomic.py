@@ -21,7 +21,8 @@ def atomic_write(file: Path, content: str | bytes | memoryview) -> None:
     Raises:
         RunError: if the disk is full, or another I/O error occurs.
     """
-    data = content.encode() if isinstance(content, str) else content
+    # A file name that is not UTF-8 has surrogates, which cannot be encoded.
+    data = content.encode(errors="replace") if isinstance(content, str) else content
     partial = file.parent / (f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
     with disk_errors(file, lambda: f"{len(data):,} bytes"):
         try:
