@@ -10,8 +10,10 @@ from tests.config.wrong_input import Wrong
 
 CONFIGURATION = """\
 seed: 0
+steps: 20
 context: 16
 batch_size: 2
+eval_windows: 4
 pos: {_target_: posenc.positions.PositionScheme}
 intervention: {_target_: posenc.interventions.nothing}
 model: {_target_: posenc.model.Transformer, layers: 1, width: 8, heads: 1}
@@ -87,7 +89,8 @@ OTHER_COMMANDS = [
     stranger("layers: 1,", "", "model.layers is missing"),
     stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
     stranger("width: 8", f"width: {10**9}", "does not match the model in config.yaml"),
-    stranger("seed: 0", "seed: zero", "seed must be an integer"),
+    stranger("seed: 0", "seed: zero", "config.yaml was not written by this program: seed=zero must be an integer"),
+    stranger("steps: 20", "steps: many", "config.yaml was not written by this program: steps=many must be an integer"),
     stranger(
         "posenc.data.tokenizers.Bytes",
         "posenc.data.tokenizers.BytePairs, vocab_size: 300",

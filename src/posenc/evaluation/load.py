@@ -101,19 +101,17 @@ def _configuration(run: Path) -> dict[str, Any]:
     Raises:
         UserError: if it cannot be read, or was not written by this program.
     """
-    from posenc.config.schema import check_groups
+    from posenc.config.schema import check_groups, check_settings
 
     file = run / "config.yaml"
     config = read_mapping(file)
     if "intervention" not in config:
         raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     try:
+        check_settings(config, ("seed", "steps", "context", "batch_size", "eval_windows"))
         check_groups(config, ("tokenizer", "objective", "model", "pos", "intervention", "attention"))
     except UserError as error:
         raise UserError(f"{file} was not written by this program: {error}") from error
-    for key in ("seed", "context", "batch_size"):
-        if type(config.get(key)) is not int:
-            raise UserError(f"{file} was not written by this program: {key} must be an integer")
     return config
 
 
