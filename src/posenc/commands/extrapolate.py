@@ -79,11 +79,11 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
         UserError: if the run's checkpoint or text is missing or has changed.
     """
     from posenc.evaluation.load import load
-    from posenc.storage.checkpoint_files import newest_first
+    from posenc.storage.checkpoint_files import newest
     from posenc.storage.lengths_file import Lengths, name_of, write
 
     directory = Path(run.source)
-    checkpoint = _checksum(next(iter(newest_first(directory / "checkpoints")), None))
+    checkpoint = _checksum(newest(directory / "checkpoints")[0])  # the one that `load` uses
     known = None if again else _known(directory, run.setting.get("context"))
     if known and checkpoint in (known.checkpoint, DELETED):  # results of a deleted checkpoint remain valid
         return False
