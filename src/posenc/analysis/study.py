@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -187,20 +187,22 @@ class Study:
 
 
 class _Plan(TypedDict):
-    """The keys that every plan has."""
+    """The keys of every plan."""
 
     experiment: str
     search_seeds: list[int]
     blocks: list[dict[str, Any]]
+    corpora: NotRequired[dict[str, str]]
 
 
 class _Block(TypedDict):
-    """The keys that every block has, or the plan for all of its blocks."""
+    """The keys of every block; the plan may have the first three for all of its blocks."""
 
     unit: PositiveInt
     units: list[PositiveInt]
     seeds: list[NonNegativeInt]
     arms: dict[str | int | float, str]
+    alternative: NotRequired[str]
 
 
 def _plan(file: Path) -> dict[str, Any]:

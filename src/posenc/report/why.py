@@ -1,7 +1,7 @@
 """The effects of the interventions as a page with figures and tables."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def write(study: Study) -> Path:
 def figure(groups: Sequence[Group]) -> Figure:
     """The share of the advantage: a dose-response curve if the arms are values on an axis, otherwise bars."""
     shown = [group for group in groups if group.explains]
-    doses = [group for group in shown if group.axis and len(group.effects) >= _DOSES]
+    doses = [group for group in shown if group.axis and len(group.effects) >= _DOSES and _are_doses(group.effects)]
     bars = [group for group in shown if group not in doses]
     rows = sum(len(group.effects) + 1.4 for group in bars)
     heights = [2.6] * len(doses) + [_ROW * rows] * bool(bars)
@@ -62,6 +62,13 @@ def figure(groups: Sequence[Group]) -> Figure:
     if bars:
         _bars(panels[-1], bars)
     return fig
+
+
+def _are_doses(names: Iterable[str]) -> bool:
+    try:
+        return all(math.isfinite(float(name)) for name in names)
+    except ValueError:
+        return False
 
 
 def _dose(axes: Any, group: Group) -> None:
