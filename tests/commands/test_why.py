@@ -92,6 +92,15 @@ def test_what_people_found_opens_the_page(folder):
     assert (folder / "README.md").read_text().startswith("# Why\n\nA bias is enough.\n")
 
 
+def test_findings_that_are_no_text_are_refused_in_a_sentence(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "why", ignore=shutil.ignore_patterns("*.png"))
+    (tmp_path / "why" / "findings.md").write_bytes(b"caf\xe9")
+    with pytest.raises(SystemExit) as ended:
+        main(["--results", str(tmp_path / "why")])
+    assert ended.value.code == 2
+    assert "findings.md cannot be read: it is not UTF-8 text" in capsys.readouterr().err
+
+
 def test_a_whole_number_may_be_written_with_a_point(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "why")
     table = tmp_path / "why" / "curves.csv"

@@ -10,7 +10,7 @@ from posenc.config.files import CONF
 from posenc.errors import UserError
 from posenc.positions import T5, Alibi, Kerple, Rotary, Sinusoidal, Truncated
 from posenc.report.explore import html
-from tests.conftest import ROOT
+from tests.conftest import ROOT, fresh_python
 from tests.report.pages import open_page, overprinted, phone
 
 DISTANCES = (0, 1, 7, 100, 255)
@@ -139,6 +139,14 @@ def test_the_committed_page_is_small_and_has_the_code_of_today():
         return [line for line in text.splitlines() if 'id="data"' not in line]
 
     assert without_data(committed) == without_data(html(ROOT / "results", CONF))
+
+
+def test_the_page_is_written_where_the_locale_is_not_utf_8(tmp_path):
+    (tmp_path / "curves.csv").write_text(AS_A_STUDY)
+    given = ["-m", "posenc.explore", "--results", tmp_path, "--out", tmp_path / "explore.html"]
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = fresh_python(*given, env=plain)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

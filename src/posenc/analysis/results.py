@@ -4,16 +4,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Lt
 from pydantic import FiniteFloat
 from scipy import stats
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.attention_heads import ngram_baseline
 from posenc.analysis.convergence import CONFIDENCE
-from posenc.analysis.runs import Run
+from posenc.analysis.runs import DIVERGED, Run
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_rows
@@ -56,7 +57,7 @@ class Result:
     lr: FiniteFloat
     scale: str
     base: str
-    val_loss: FiniteFloat
+    val_loss: Annotated[FiniteFloat, Ge(0), Lt(DIVERGED)]
     val_loss_se: float
     bigram_loss: float
     commit: str
@@ -209,7 +210,8 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 def seeds_needed(sd: float, margin: float) -> int:
     """The number of seeds for which the 95 % interval of a mean is at most +- margin, for values with this SD."""
-    seeds = 2
+    # The normal quantile is below Student's, so that this is a lower bound, and close to the number where it is large.
+    seeds = max(2, math.ceil((stats.norm.ppf(0.5 + CONFIDENCE / 2) * sd / margin) ** 2))
     while stats.t.ppf(0.5 + CONFIDENCE / 2, seeds - 1) * sd / math.sqrt(seeds) > margin:
         seeds += 1
     return seeds

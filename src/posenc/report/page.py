@@ -58,9 +58,9 @@ def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **sho
     )
     environment.filters["lines"] = lambda text: Markup("<br>").join(text.split("\n"))
     return environment.get_template(template).render(
-        style=Markup((_TEMPLATES / "style.css").read_text()),
+        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
-        script=Markup("\n".join((_TEMPLATES / name).read_text() for name in scripts)),
+        script=Markup("\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)),
         **shown,
     )
 

@@ -14,6 +14,7 @@ from posenc.analysis.why import Effect, Group, groups
 from posenc.report import figures, formatting
 from posenc.report.figures import STYLE, label
 from posenc.storage.atomic import atomic_write
+from posenc.storage.reading import read_text
 
 INTRODUCTION = """\
 Each intervention adds one of RoPE's properties to a model without RoPE, or removes one from RoPE. Its share of RoPE's
@@ -36,7 +37,7 @@ _DOSES = 3
 def write(study: Study) -> Path:
     """Plot the effects of the interventions on each corpus, and write README.md; returns its path."""
     findings, file = study.folder / FINDINGS, study.folder / "README.md"
-    text = ["# Why", findings.read_text().strip() if findings.exists() else "", INTRODUCTION]
+    text = ["# Why", read_text(findings).strip() if findings.exists() else "", INTRODUCTION]
     for corpus in study.corpora:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
