@@ -30,9 +30,9 @@ def checkpoint(content: bytes) -> dict[str, bytes]:
 
 
 def run_of(configuration: str) -> dict[str, bytes]:
-    """A run directory, as files; its checkpoint has the weights of a layer of width 8."""
+    """A run directory, as files; its checkpoint has one tensor, of 10^12 elements in a small file."""
     content = BytesIO()
-    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(8)}}, content)
+    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(1).expand(10**12)}}, content)
     return {"run/config.yaml": configuration.encode(), **checkpoint(content.getvalue())}
 
 
@@ -88,7 +88,8 @@ OTHER_COMMANDS = [
     ),
     stranger("layers: 1,", "", "model.layers is missing"),
     stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
-    stranger("width: 8", f"width: {10**9}", "does not match the model in config.yaml"),
+    stranger("width: 8", f"width: {10**13}", "does not match the model in config.yaml"),
+    stranger("layers: 1,", f"layers: {10**11},", "does not match the model in config.yaml"),
     stranger("seed: 0", "seed: zero", "config.yaml was not written by this program: seed=zero must be an integer"),
     stranger("steps: 20", "steps: many", "config.yaml was not written by this program: steps=many must be an integer"),
     stranger(

@@ -120,7 +120,9 @@ def _weights(checkpoint: Path, model: Mapping[str, Any]) -> dict[str, "Tensor"]:
     weights = checkpoint_files.load(checkpoint).get("state_dict")
     if not isinstance(weights, dict) or not all(map(_is_weight, weights.values())):
         raise UserError(f"{checkpoint} is not a checkpoint of this program: it has no weights")
-    if model["layers"] * model["width"] > sum(weight.numel() for weight in weights.values()):
+    layers, width = model["layers"], model["width"]
+    # An expanded tensor has any number of elements in a file of a kilobyte, so that the tensors are counted, too.
+    if layers > len(weights) or layers * width > sum(weight.numel() for weight in weights.values()):
         raise UserError(f"{checkpoint} does not match the model in config.yaml")
     return weights
 

@@ -14,8 +14,8 @@ from posenc.storage.resource_errors import disk_errors
 
 _Row = TypeVar("_Row")
 
-MAX_BYTES = 2**28
-"""Maximum size of a CSV file."""
+MAX_BYTES, MAX_ROWS = 2**26, 2**20
+"""Maximum size of a CSV file: several times the longest run's, and at most a few GB of memory when it is read."""
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], header: bool = True) -> str:
@@ -71,12 +71,15 @@ def read_csv(file: Path) -> list[dict[str, str]]:
     """The rows of a CSV file; a last row without a line end is left out. Empty if the file does not exist.
 
     Raises:
-        UserError: if it is not valid CSV, has a column twice, or a row with more or fewer cells than the header.
+        UserError: if it is too large or not valid CSV, has a column twice, or a row with more or fewer cells than the
+            header.
     """
     if not file.exists():
         return []
     text = read_text(file, MAX_BYTES)
     complete = text[: text.rfind("\n") + 1]
+    if (lines := complete.count("\n")) > MAX_ROWS:
+        raise UserError(f"{file} cannot be read: {lines:,} lines, at most {MAX_ROWS:,} are allowed")
     try:
         reader = csv.DictReader(io.StringIO(complete))
         rows, columns = list(reader), reader.fieldnames or ()
