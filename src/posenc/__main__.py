@@ -10,7 +10,7 @@ COMMANDS = {
     "train": "train one model, or a sweep with -m",
     "report": "compare the runs of a sweep: tables, figures, a page",
     "extrapolate": "evaluate finished runs in longer windows",
-    "sample": "generate text from a finished run",
+    "sample": "generate text from a run's last checkpoint",
     "export": "convert a finished run to a Hugging Face transformers model",
     "explore": "build docs/explore.html: logits by distance next to measured curves",
     "profile": "show where the time of a training step goes",

@@ -1,4 +1,4 @@
-"""Generate text from a finished run: `python -m posenc.sample <run directory> --prompt "In the beginning"`."""
+"""Generate text from a run's last checkpoint: `python -m posenc.sample <run directory> --prompt "In the beginning"`."""
 
 import argparse
 from pathlib import Path

@@ -83,7 +83,8 @@ def check_plain(key: str, value: str) -> None:
     """
     if not PLAIN.fullmatch(value) or len(value.encode()) > 200:
         raise UserError(
-            f"{key}={value} must be a plain folder name: letters, digits and _ . + = -, at most 100, a letter first"
+            f"{key}={value} must be a plain folder name: letters, digits and _ . + = -, at most 100, "
+            "with a letter, digit or _ first"
         )
 
 

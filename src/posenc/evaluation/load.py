@@ -1,4 +1,4 @@
-"""Loads a finished run: its model, and its validation text."""
+"""Loads a run: the model of its last checkpoint, and its validation text."""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -48,8 +48,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 def clear_partial(folder: Path) -> None:
-    """Remove partial files of a killed process from a folder that no other process is writing to."""
-    for partial in folder.glob(f"*{PARTIAL}"):
+    """Remove partial files of a killed process from a folder that no other process is writing to.
+
+    Files with other names stay: the folder may be a link, in a run from elsewhere, to one with files of the user's.
+    """
+    for partial in folder.glob(f"*.{'[0-9a-f]' * 8}{PARTIAL}"):
         partial.unlink()
 
 
