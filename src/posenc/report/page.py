@@ -135,7 +135,7 @@ def _alternative(panel: Panel) -> dict[str, str]:
         "positions": f"Loss by position in the window, in nats per token; at the last position: {along}.",
         "loss": sentences.losses(panel),
         "speedup": f"Speed-up over {panel.baseline} at its loss after 25, 50, 75 and 100 % of the budget: {ups}.",
-        "previous_token": sentences.heads(panel.heads) if panel.heads else "",
+        "previous_token": sentences.heads(panel) if panel.heads else "",
         "induction": f"Induction score of the best head at the end: {copies}.",
     }
 
