@@ -11,7 +11,7 @@ COMMANDS = {
     "report": "compare the runs of a sweep: tables, figures, a page",
     "extrapolate": "evaluate finished runs in longer windows",
     "sample": "generate text from a run's last checkpoint",
-    "export": "convert a finished run to a Hugging Face transformers model",
+    "export": "convert a run's last checkpoint to a Hugging Face transformers model",
     "explore": "build docs/explore.html: logits by distance next to measured curves",
     "profile": "show where the time of a training step goes",
     "claim_map": "plot how RoPE's advantage changes with the budget",

@@ -13,6 +13,7 @@ from posenc.analysis.study import Study
 from posenc.analysis.why import Effect, Group, groups
 from posenc.report import figures, formatting
 from posenc.report.figures import STYLE, label
+from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import read_text
 
@@ -125,13 +126,13 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
     """One row per arm, in Markdown."""
     heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the final loss", "final loss"]
     heads += ["minus RoPE's, paired", *(f"steps to {level:g}" for level in levels)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for group in groups:
         if group.effects:
             against = f", against {group.origin}" if group.origin else ""
-            lines.append(f"| **{group.what}{against}** |" + " |" * (len(heads) - 1))
-        lines += [f"| {name} | {' | '.join(_cells(found, group.explains))} |" for name, found in group.effects.items()]
-    return "\n".join(lines)
+            rows.append([f"**{group.what}{against}**", *[""] * (len(heads) - 1)])
+        rows += [[name, *_cells(found, group.explains)] for name, found in group.effects.items()]
+    return markdown(Table("", heads, rows))
 
 
 def _cells(found: Effect, explains: bool) -> list[str]:
