@@ -20,11 +20,10 @@ def test_heads_measured_less_often_than_the_loss_have_the_score_of_their_last_me
 def test_the_sentence_says_when_each_loss_leaves_the_bigram_model_behind_and_whose_never_does():
     early = [run("rope", seed, pace=2, head_at=60) for seed in range(3)]
     never = [run("none", seed, pace=0.1, head_at=999) for seed in range(3)]
-    found = panels(sweep(*never, *early))[0].heads
-    assert found is not None
+    (panel,) = panels(sweep(*never, *early))
     sentence = "Steps until the loss is 0.1 below the 2.90 nats of the bigram model: rope 45, none not at all."
     assert (
-        sentences.heads(found) == f"{sentence} Previous-token score of the best head at the end: rope 0.40, none 0.01."
+        sentences.heads(panel) == f"{sentence} Previous-token score of the best head at the end: rope 0.40, none 0.01."
     )
 
 

@@ -8,6 +8,7 @@ from posenc.analysis.claim_map import advantage, growth, off_plateau, tokens_to,
 from posenc.analysis.results import Result, by_seeds, pooled_sd, read_results, rows, seeds_needed
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import to_csv
 
 UNIT = 1_228_800
 FASTER = {"rope": 1.6, "sinusoidal": 1.0}
@@ -124,6 +125,11 @@ def test_seeds_needed_is_the_first_number_whose_interval_is_narrow_enough():
     assert seeds_needed(0.01, 0.01) == 7  # Student's t with 6 degrees of freedom is 2.447, over sqrt(7) 0.925
 
 
+def test_the_seeds_needed_for_a_large_sd_are_not_counted_one_by_one():
+    seeds = seeds_needed(1e5, 0.01)
+    assert seeds == pytest.approx((1.959964e5 / 0.01) ** 2, rel=1e-5)
+
+
 def test_results_are_read_as_they_were_written(tmp_path):
     lines = [",".join(map(str, row.values())) for row in rows(backbone())]
     atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
@@ -132,4 +138,12 @@ def test_results_are_read_as_they_were_written(tmp_path):
         tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x,1,1,,,1,1,1,abc"]) + "\n"
     )
     with pytest.raises(UserError, match=r"runs.csv, row 1, column seed cannot be read"):
+        read_results(tmp_path / "runs.csv")
+
+
+@pytest.mark.parametrize("loss", [-0.1, 1e6, math.nan, math.inf])
+def test_a_loss_that_is_none_is_refused(loss, tmp_path):
+    table = rows([replace(backbone()[0], val_loss=loss)])
+    (tmp_path / "runs.csv").write_text(to_csv(list(table[0]), table))
+    with pytest.raises(UserError, match=r"runs.csv, row 1, column val_loss cannot be read"):
         read_results(tmp_path / "runs.csv")

@@ -2,15 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from posenc.analysis.comparison import compare
 from posenc.analysis.sweep import read_folder
+from posenc.storage.lengths_file import TIMES, bucket_edges
 from posenc.storage.run_directory import MAX_FAILED_JOBS
 
 CONFIG = "choices: {pos: rope}\nseed: 0\nsteps: 20\n"
 METRICS = "step,tokens,seconds,val_loss\n10,100,1.0,4.0\n20,200,2.0,3.0\n"
+SCORED = METRICS.replace("val_loss", "val_loss,previous_token,induction").replace(".0\n", ".0,0.1,0.5\n")
 SUMMARY = {"val_loss": 3.0, "seconds": 2.0, "tokens_per_s": 100, "parameters": 5}
 
 
@@ -36,11 +39,11 @@ def test_what_this_program_writes_is_read_without_a_word(tmp_path):
     [
         ({"summary": json.dumps({**SUMMARY, "versions": "torch"})}, "versions is missing or invalid"),
         ({"summary": json.dumps({**SUMMARY, "bits_per_byte": None})}, "bits_per_byte is missing or invalid"),
-        ({"summary": json.dumps({**SUMMARY, "parameters": 10**400})}, "parameters is missing or invalid"),
+        ({"summary": json.dumps({**SUMMARY, "parameters": 2**63})}, "parameters is missing or invalid"),
         ({"summary": json.dumps({**SUMMARY, "val_loss": 0})}, "val_loss is missing or invalid"),
         ({"config": CONFIG.replace("rope", '"a\\x1b[2J"')}, "must be a plain folder name"),
         ({"config": CONFIG.replace("rope", "rope, 5: x")}, "choices.5.[key] is missing or invalid"),
-        ({"config": CONFIG.replace("20", "1" + "0" * 400)}, "steps is missing or invalid"),
+        ({"config": CONFIG.replace("20", "1" + "0" * 18)}, "steps is missing or invalid"),
         ({"metrics": METRICS.replace("20,", "2000,")}, "it has more steps than steps=20"),
         ({"metrics": METRICS.rpartition("20,")[0]}, "its summary does not belong to the end of its curve"),
         ({"metrics": METRICS.replace("3.0\n", "2.9\n")}, "its summary does not belong to the end of its curve"),
@@ -55,6 +58,8 @@ def test_what_this_program_writes_is_read_without_a_word(tmp_path):
             {"metrics": METRICS.replace("3.0\n", "1e308\n"), "summary": json.dumps({**SUMMARY, "val_loss": 1e308})},
             "the validation loss is 1e+308 from step 20 on",
         ),
+        ({"metrics": SCORED.replace("0.5", "1e308")}, "induction must be between 0 and 1"),
+        ({"metrics": SCORED.replace("0.1", "-0.1")}, "previous_token must be between 0 and 1"),
         ({"heads": "step,layer,head,induction\n10,nan,0,0.5\n"}, "a row has no layer or head"),
     ],
 )
@@ -77,8 +82,49 @@ def test_a_scheme_validated_only_after_the_others_have_ended_is_not_compared(tmp
 
 
 def test_attention_heads_with_a_score_that_is_no_number_are_left_out(tmp_path):
-    rows = METRICS.replace("val_loss", "val_loss,previous_token,induction").replace(".0\n", ".0,0.5,inf\n")
+    rows = SCORED.replace("0.5", "nan")
     assert compare(read_folder(write(tmp_path, metrics=rows, config=CONFIG))).panels[0].heads is None
+
+
+def lengths_of(**changed: Any) -> dict[str, Any]:
+    """An evaluation of the second run in windows longer than 16 tokens; `changed` at twice that length."""
+    sound = {"windows": 4, "nats_per_token": 2.0, "bits_per_byte": 3.0}
+    entries = []
+    for times in TIMES:
+        edges = bucket_edges(16, round(16 * times))
+        own = {"times": times, "length": round(16 * times), "edges": edges, "losses": [2.0] * (len(edges) - 1)}
+        entries.append({**sound, **own, **(changed if times == 2 else {})})
+    return {"format": 1, "run": "rope/seed1-b", "checkpoint": "0f", "context": 16, "val_loss": 2.0, "entries": entries}
+
+
+@pytest.mark.parametrize(
+    ("config", "changed", "notice"),
+    [
+        (16, {"edges": [0, -5, 32], "losses": [2.0, 2.0]}, "it has other buckets of positions"),
+        (16, {"edges": [0, 16, 32], "losses": [2.0, 2.0]}, "it has other buckets of positions"),
+        (16, {"bits_per_byte": 1e308}, "entries.3 is missing or invalid"),
+        (16, {"nats_per_token": -1.0}, "entries.3 is missing or invalid"),
+        (16, {"no_entry": "why not"}, "entries.3 is missing or invalid"),
+        (16, {"length": 31, "edges": [0, 31], "losses": [2.0]}, "it has other lengths"),
+        (32, {}, "it has context=16, and the run context=32"),
+        ("[16]", {}, "it has context=16, and the run context=[16]"),
+    ],
+)
+def test_an_evaluation_in_longer_windows_that_is_none_is_a_notice(config, changed, notice, tmp_path):
+    folder = write(tmp_path, config=CONFIG.replace("seed: 0", f"seed: 1\ncontext: {config}"))
+    (folder / "rope" / "seed1-b" / "lengths.json").write_text(json.dumps(lengths_of(**changed)))
+    sweep = read_folder(folder)
+    (told,) = sweep.notices
+    assert notice in told
+    assert [run.lengths for run in sweep.runs] == [None, None]
+
+
+def test_an_evaluation_in_longer_windows_is_read(tmp_path):
+    folder = write(tmp_path, config=CONFIG.replace("seed: 0", "seed: 1\ncontext: 16"))
+    (folder / "rope" / "seed1-b" / "lengths.json").write_text(json.dumps(lengths_of()))
+    sweep = read_folder(folder)
+    assert sweep.notices == ()
+    assert sweep.runs[1].lengths is not None
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from posenc.analysis.claim_map import backbone_of
 from posenc.analysis.results import Result, rows
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
+from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import to_csv
 from tests.conftest import ROOT, only, python
 
@@ -64,6 +65,25 @@ def test_taking_runs_in_again_changes_nothing(folder):
     before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
     command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")
     assert {file.name: file.read_bytes() for file in (folder / "kept").iterdir()} == before
+
+
+@pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])
+def test_taking_runs_in_again_completes_what_was_interrupted(interrupted, folder, tmp_path, monkeypatch):
+    shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
+    Study(tmp_path).add_runs([folder / "runs" / "claim_map" / "rope"])
+
+    def write(file, content):
+        if file.name == interrupted:
+            raise KeyboardInterrupt
+        atomic_write(file, content)
+
+    monkeypatch.setattr("posenc.analysis.study.atomic_write", write)
+    with pytest.raises(KeyboardInterrupt):
+        Study(tmp_path).add_runs([folder / "runs" / "claim_map"])
+    monkeypatch.undo()
+    Study(tmp_path).add_runs([folder / "runs" / "claim_map"])
+    for name in ("runs.csv", "curves.csv"):
+        assert (tmp_path / name).read_text() == (folder / "kept" / name).read_text()
 
 
 def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, tmp_path, capsys):

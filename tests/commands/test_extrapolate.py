@@ -136,6 +136,12 @@ def test_a_checkpoint_that_has_changed_is_evaluated_again(again):
     assert lengths(again, "rope")["entries"] != before["entries"]
 
 
+def test_the_checksum_is_that_of_the_newest_checkpoint_that_is_intact(again):
+    (run(again, "rope") / "checkpoints" / f"step-000000021-{'0' * 16}.ckpt").write_bytes(b"damaged")
+    result = extrapolate(again)
+    assert (result.returncode, result.stdout.count("evaluated before")) == (0, 3)
+
+
 def test_a_file_that_is_damaged_or_of_another_run_is_not_trusted(again):
     sound = (run(again, "rope") / "lengths.json").read_text()
     (run(again, "rope") / "lengths.json").write_text(sound[:500])

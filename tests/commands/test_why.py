@@ -66,10 +66,50 @@ def test_the_page_gives_each_arm_its_share_with_an_interval_from_three_seeds_on(
     assert figure.stat().st_size > 10_000
 
 
+def test_names_that_are_not_all_numbers_are_bars_and_the_reference_has_no_advantage_over_itself(folder, tmp_path):
+    arms = PLAN["blocks"][1]["arms"]
+    named = [
+        {
+            "what": "Names",
+            "from": "none",
+            "axis": "bias",
+            "arms": {"two": arms["2"], "nan": arms["6"], "4": "pos=none"},
+        },
+        {"what": "Itself", "from": "rope", "arms": {"none": "pos=none", "rope": "pos=rope"}},
+    ]
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump({**PLAN, "blocks": [PLAN["blocks"][0], *named]}))
+    for name in ("runs.csv", "curves.csv"):
+        shutil.copy(folder / name, tmp_path)
+    main(["--results", str(tmp_path)])
+    page = (tmp_path / "README.md").read_text()
+    assert "| two | 3 | 50% (50% to 50%) |" in page
+    assert "| rope | 3 | not reached by 3 of 3 |" in page
+
+
 def test_what_people_found_opens_the_page(folder):
     (folder / "findings.md").write_text("A bias is enough.\n")
     main(["--results", str(folder)])
     assert (folder / "README.md").read_text().startswith("# Why\n\nA bias is enough.\n")
+
+
+def test_findings_that_are_no_text_are_refused_in_a_sentence(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "why", ignore=shutil.ignore_patterns("*.png"))
+    (tmp_path / "why" / "findings.md").write_bytes(b"caf\xe9")
+    with pytest.raises(SystemExit) as ended:
+        main(["--results", str(tmp_path / "why")])
+    assert ended.value.code == 2
+    assert "findings.md cannot be read: it is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_a_whole_number_may_be_written_with_a_point(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "why")
+    table = tmp_path / "why" / "curves.csv"
+    table.write_text(table.read_text().replace(",0,4915200,", ",0.0,4915200.0,").replace(",4915200,1", ",4915200.0,1"))
+    with_points, without = (
+        Study(place).curves("pos=rope", Study(folder).corpora[0]) for place in (table.parent, folder)
+    )
+    assert with_points == without
+    assert without[0][0][:2] == [10, 20]
 
 
 def test_every_run_without_a_row_is_to_be_trained(folder, capsys):
@@ -102,8 +142,12 @@ def test_the_runs_of_a_stranger_cannot_command_the_terminal(folder, tmp_path, ca
         ("plan.yaml", ("arms:", "arm:"), "plan.yaml cannot be read: arms is missing or invalid"),
         ("plan.yaml", ("reference: rope", "reference: xpos"), "plan.yaml has no arm xpos"),
         ("plan.yaml", ("levels:", "level:"), "plan.yaml cannot be read: levels is missing or invalid"),
-        ("curves.csv", ("corpus", "corpse"), "curves.csv cannot be read: 0.corpus is missing or invalid"),
-        ("curves.csv", (",0,4915200,", ",zero,4915200,"), "curves.csv cannot be read: 0.seed is missing or invalid"),
+        ("plan.yaml", ("blocks:", "corpora: null\nblocks:"), "plan.yaml cannot be read: corpora is missing or invalid"),
+        ("plan.yaml", ("axis: bias", "axis: [1]"), "plan.yaml cannot be read: blocks.1.axis is missing or invalid"),
+        ("plan.yaml", ("from: none", "from: 5"), "plan.yaml cannot be read: blocks.1.from is missing or invalid"),
+        ("plan.yaml", ("what: Dose", "what: Dose\n  alternative: [1]"), "cannot be read: alternative is missing or"),
+        ("curves.csv", ("corpus", "corpse"), "curves.csv, row 1, column corpus cannot be read: Field required"),
+        ("curves.csv", (",0,4915200,", ",zero,4915200,"), "curves.csv, row 1, column seed cannot be read: "),
     ],
 )
 def test_a_plan_or_a_table_that_is_not_one_is_refused_in_a_sentence(name, change, sentence, folder, tmp_path, capsys):

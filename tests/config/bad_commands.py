@@ -10,8 +10,10 @@ from tests.config.wrong_input import Wrong
 
 CONFIGURATION = """\
 seed: 0
+steps: 20
 context: 16
 batch_size: 2
+eval_windows: 4
 pos: {_target_: posenc.positions.PositionScheme}
 intervention: {_target_: posenc.interventions.nothing}
 model: {_target_: posenc.model.Transformer, layers: 1, width: 8, heads: 1}
@@ -28,9 +30,9 @@ def checkpoint(content: bytes) -> dict[str, bytes]:
 
 
 def run_of(configuration: str) -> dict[str, bytes]:
-    """A run directory, as files; its checkpoint has the weights of a layer of width 8."""
+    """A run directory, as files; its checkpoint has one tensor, of 10^12 elements in a small file."""
     content = BytesIO()
-    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(8)}}, content)
+    torch.save({"configuration": {}, "state_dict": {"weight": torch.zeros(1).expand(10**12)}}, content)
     return {"run/config.yaml": configuration.encode(), **checkpoint(content.getvalue())}
 
 
@@ -86,8 +88,10 @@ OTHER_COMMANDS = [
     ),
     stranger("layers: 1,", "", "model.layers is missing"),
     stranger("intervention: {_target_: posenc.interventions.nothing}\n", "", "was trained by an earlier version"),
-    stranger("width: 8", f"width: {10**9}", "does not match the model in config.yaml"),
-    stranger("seed: 0", "seed: zero", "seed must be an integer"),
+    stranger("width: 8", f"width: {10**13}", "does not match the model in config.yaml"),
+    stranger("layers: 1,", f"layers: {10**11},", "does not match the model in config.yaml"),
+    stranger("seed: 0", "seed: zero", "config.yaml was not written by this program: seed=zero must be an integer"),
+    stranger("steps: 20", "steps: many", "config.yaml was not written by this program: steps=many must be an integer"),
     stranger(
         "posenc.data.tokenizers.Bytes",
         "posenc.data.tokenizers.BytePairs, vocab_size: 300",
@@ -118,6 +122,7 @@ OTHER_COMMANDS = [
     other("posenc.report wandb://entity", "must look like wandb://entity/project/group"),
     other("posenc.extrapolate", "the following arguments are required: folder"),
     other("posenc.extrapolate {here}/nowhere", "no runs in"),
+    other("posenc.profile name=.hidden", "at most 100, with a letter, digit or _ first"),
     other("posenc.profile pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
     other("posenc.profile steps=0", "steps=0 must be at least 1"),
     other("posenc.profile --nonsense", "unrecognized arguments: --nonsense"),

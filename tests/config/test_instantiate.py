@@ -1,11 +1,14 @@
 """A configuration can name the parts of this package and of those that are declared here, and nothing else."""
 
+import re
 import shutil
+from typing import Any
 
 import pytest
 import yaml
 
-from posenc.config.instantiate import GROUPS, target
+from posenc.config.instantiate import GROUPS, build, target
+from posenc.config.schema import check_groups
 from posenc.errors import UserError
 from tests import conftest
 from tests.conftest import CONF, ROOT, only
@@ -49,6 +52,29 @@ def test_what_the_files_name_is_in_its_room(group, named):
 def test_anything_else_is_refused_before_it_is_called(named):
     with pytest.raises(UserError, match=r"must name a class or function of posenc\.positions"):
         target("pos", named)
+
+
+@pytest.mark.parametrize(
+    ("group", "named", "values"),
+    [
+        ("pos", "posenc.positions.permute_layout", {}),
+        ("objective", "posenc.objectives.sampling.generate", {}),
+        ("tokenizer", "posenc.data.tokenizers.smallest_dtype", {"vocab_size": 256}),
+        ("tokenizer", "posenc.data.tokenizers.Tokenizer", {}),
+        ("model", "posenc.model.Family", {}),
+        ("attention", "posenc.model.Family", {}),
+        ("intervention", "posenc.interventions.base.InLayer", {}),
+        ("objective", "posenc.objectives.sampling.Sampling", {"tokens": 1, "temperature": 1.0, "seed": 0}),
+    ],
+)
+def test_what_is_in_the_package_and_is_no_choice_of_the_group_is_refused(group, named, values):
+    def use(config):
+        check_groups(config, [group])
+        supplied: dict[str, Any] = dict.fromkeys(GROUPS[group].supplied)
+        return build(config, group, **supplied)
+
+    with pytest.raises(UserError, match=rf"{group}._target_={re.escape(named)} (is not|has no|cannot|does not)"):
+        use({group: {"_target_": named, **values}})
 
 
 def test_a_group_that_there_is_not_has_no_room():

@@ -1,5 +1,6 @@
 """The configuration files compose, instantiate and take a step, and name a run by what makes its curve."""
 
+import re
 from itertools import product
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from omegaconf import OmegaConf
 
 from posenc.config.instantiate import build, build_model
-from posenc.config.schema import check, identity
+from posenc.config.schema import check, check_settings, identity
 from posenc.errors import UserError
 from posenc.objectives.objective import loss
 from tests.conftest import CONF, composed
@@ -21,6 +22,25 @@ REFUSED = {
     *((scheme, "objective=masked") for scheme in ("xpos", "fox", "fire", "cope")),
 }
 """Schemes that have no meaning there, and are told so."""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("seed", 2**63, f"seed={2**63} must be at least 0 and below {2**63}"),
+        ("steps", "20", "steps=20 must be an integer"),
+        ("eval_windows", -1, "eval_windows=-1 must be at least 1"),
+        ("eval_windows", None, "eval_windows is missing"),
+        ("context", True, "context=True must be an integer"),
+    ],
+)
+def test_the_settings_of_a_stored_configuration_are_checked_like_those_of_a_command(key, value, sentence):
+    keys = ("seed", "steps", "context", "eval_windows")
+    config = {"seed": 0, "steps": 20, "context": 16, "eval_windows": 4, "unknown": None}
+    check_settings(config, keys)
+    changed = {**config, key: value} if value is not None else {name: config[name] for name in keys if name != key}
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        check_settings(changed, keys)
 
 
 SMALL = ("context=16", "model.layers=1", "model.width=64", "model.heads=4", "batch_size=2")

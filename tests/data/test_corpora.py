@@ -263,9 +263,32 @@ def test_zeros_after_a_packed_stream_are_padding(pack, tmp_path):
 
 def test_a_separator_that_no_line_has_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("one\n <|end|>\ntwo\n" * 99)
-    assert everything(TextFiles(str(tmp_path), separator="<|end|> ")).count(b"\0") == 99
+    assert everything(TextFiles(str(tmp_path), separator="<|end|> ")).count(b"\0") == 100
     with pytest.raises(UserError, match="data.separator=<end> is not a line of any file"):
         everything(TextFiles(str(tmp_path), separator="<end>"))
+
+
+def test_the_documents_of_two_files_are_apart_where_a_file_does_not_end_with_the_separator(tmp_path):
+    for name, text in {
+        "a": "one\n<|end|>\ntwo\n",
+        "b": "three\n<|end|>\nfour",
+        "c": "",
+        "d": "five\n<|end|>\n",
+    }.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    assert everything(TextFiles(str(tmp_path), separator="<|end|>")) == b"one\n\0two\n\0three\n\0four\0five\n\0"
+
+
+def test_a_local_dataset_is_known_by_its_contents_and_not_by_its_path(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder / ".git").mkdir(parents=True)
+        (tmp_path / folder / ".git" / "HEAD").write_text(folder)
+    one, other = (HubCut(hub_folder(tmp_path / folder, train=["x\n"])) for folder in ("a", "b"))
+    assert one.fingerprint() == other.fingerprint()
+    hub_folder(tmp_path / "b", train=["y\n"])
+    assert HubCut(other.path).fingerprint() != one.fingerprint()
+    (tmp_path / "a" / "train.jsonl").rename(tmp_path / "a" / "test.jsonl")
+    assert HubCut(one.path).fingerprint() != one.fingerprint()
 
 
 def test_a_file_packed_twice_is_refused(tmp_path):

@@ -1,5 +1,7 @@
 """Tokens stand for the text, byte for byte."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,6 +60,18 @@ def test_a_saved_tokenizer_is_the_same(pairs, tmp_path):
     again.load(tmp_path)
     assert np.array_equal(encoded(again, TEXT), encoded(pairs, TEXT))
     assert again.fingerprint() == pairs.fingerprint()
+
+
+def test_tokens_that_are_not_numbered_one_by_one_are_refused(pairs, tmp_path):
+    pairs.save(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocabulary = content["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.get)
+    vocabulary[last] = 100_000
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="its tokens are not numbered from 0 to 299"):
+        BytePairs(300).load(tmp_path)
 
 
 def test_a_vocabulary_larger_than_the_text_supports_is_refused():

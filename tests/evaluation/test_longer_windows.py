@@ -13,11 +13,11 @@ from posenc.data.tokenizers import Bytes
 from posenc.errors import UserError
 from posenc.evaluation import longer_windows
 from posenc.evaluation.load import Trained
-from posenc.evaluation.longer_windows import at_lengths, bucket_edges, own_validation_loss
+from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
 from posenc.model import Transformer
 from posenc.objectives.objective import Causal, loss
 from posenc.positions import Learned, PositionScheme, Rotary
-from posenc.storage.lengths_file import TIMES, Lengths, read, write
+from posenc.storage.lengths_file import TIMES, Lengths, bucket_edges, read, write
 
 CONTEXT = 16
 
@@ -135,7 +135,7 @@ def test_what_is_written_is_read_back(tmp_path):
     run.mkdir(parents=True)
     lengths = Lengths("rope/seed0-abc", "0f", CONTEXT, 5.5, at_lengths(trained(Learned(16, 16)), text(3000)))
     write(lengths, run)
-    assert read(run) == lengths
+    assert read(run, CONTEXT) == lengths
     assert [file.name for file in run.iterdir()] == ["lengths.json"]
 
 
@@ -143,4 +143,4 @@ def test_what_is_written_is_read_back(tmp_path):
 def test_a_damaged_file_is_refused(wrong, tmp_path: Path):
     (tmp_path / "lengths.json").write_text(wrong)
     with pytest.raises(UserError, match="cannot be (used|read)"):
-        read(tmp_path)
+        read(tmp_path, CONTEXT)

@@ -10,7 +10,7 @@ from posenc.config.files import CONF
 from posenc.errors import UserError
 from posenc.positions import T5, Alibi, Kerple, Rotary, Sinusoidal, Truncated
 from posenc.report.explore import html
-from tests.conftest import ROOT
+from tests.conftest import ROOT, fresh_python
 from tests.report.pages import open_page, overprinted, phone
 
 DISTANCES = (0, 1, 7, 100, 255)
@@ -142,15 +142,23 @@ def test_the_committed_page_is_small_and_has_the_code_of_today():
     assert without_data(committed) == without_data(html(ROOT / "results", CONF))
 
 
+def test_the_page_is_written_where_the_locale_is_not_utf_8(tmp_path):
+    (tmp_path / "curves.csv").write_text(AS_A_STUDY)
+    given = ["-m", "posenc.explore", "--results", tmp_path, "--out", tmp_path / "explore.html"]
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = fresh_python(*given, env=plain)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (AS_A_REPORT.replace("tokens", "token"), "0.tokens is missing or invalid"),
+        (AS_A_REPORT.replace("tokens", "token"), r"curves.csv, row 1, column tokens cannot be read: Field required"),
         (AS_A_STUDY.replace(",,", ",nan,").replace("0.2", "nan"), "has no curves.csv of a scheme"),
         (AS_A_STUDY.replace(",0.003,", ",0.003,nan,"), "row 1 has more or fewer cells than the header"),
         (AS_A_STUDY.splitlines(keepends=True)[0], "curves.csv has no curves: restore or delete it"),
-        (AS_A_STUDY.replace("2.", "x."), "0.val_loss is missing or invalid"),
-        (AS_A_STUDY.replace("at_tokens", "tokens_at"), "0.at_tokens is missing or invalid"),
+        (AS_A_STUDY.replace("2.", "x."), r"row 1, column val_loss cannot be read: "),
+        (AS_A_STUDY.replace("at_tokens", "tokens_at"), r"row 1, column at_tokens cannot be read: Field required"),
         (AS_A_STUDY.replace("backbone", "pos.base=many").replace("0.125", "many"), "has no curves.csv of a scheme"),
     ],
 )

@@ -23,11 +23,13 @@ def test_a_failure_leaves_what_was_there_before_and_nothing_else(interrupted, tm
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_a_killed_process_left_is_cleared_away(tmp_path):
-    (tmp_path / "file.partial").touch()
-    (tmp_path / "file").touch()
-    clear_partial(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+def test_what_a_killed_process_left_is_cleared_away_and_nothing_else(tmp_path):
+    for name in ("file", "file.0f1e2d3c.partial", "film.mkv.partial", "a.download.partial"):
+        (tmp_path / name).touch()
+    (tmp_path / "linked").symlink_to(tmp_path)
+    clear_partial(tmp_path / "linked")
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left == {"file", "film.mkv.partial", "a.download.partial", "linked"}
 
 
 def test_a_link_in_the_place_is_replaced_and_not_followed(tmp_path):
@@ -47,6 +49,11 @@ def test_a_link_where_the_new_file_is_written_is_not_followed(tmp_path, monkeypa
     with pytest.raises(RunError, match="file could not be written: File exists"):
         atomic_write(tmp_path / "file", "theirs")
     assert mine.read_text() == "mine"
+
+
+def test_a_name_that_is_no_text_is_written_with_question_marks(tmp_path):
+    atomic_write(tmp_path / "file", os.fsdecode(b"caf\xe9 was left out"))
+    assert (tmp_path / "file").read_bytes() == b"caf? was left out"
 
 
 def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path):

@@ -1,7 +1,9 @@
+import os
+
 import pytest
 
-from posenc.errors import RunError
-from posenc.storage.csv_files import MetricsFile, read_csv, to_csv
+from posenc.errors import RunError, UserError
+from posenc.storage.csv_files import MAX_BYTES, MAX_ROWS, MetricsFile, read_csv, to_csv
 
 
 def test_what_is_written_is_read_back(tmp_path):
@@ -18,6 +20,15 @@ def test_a_name_is_no_formula_and_a_number_stays_a_number():
 def test_a_row_cut_short_is_left_out(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,loss\n1,0.5\n2,0.")
     assert read_csv(tmp_path / "metrics.csv") == [{"step": "1", "loss": "0.5"}]
+
+
+def test_a_table_that_would_fill_the_memory_is_not_read(tmp_path):
+    (tmp_path / "rows.csv").write_text("step\n" + "1\n" * MAX_ROWS)
+    (tmp_path / "bytes.csv").touch()
+    os.truncate(tmp_path / "bytes.csv", MAX_BYTES + 1)
+    for name, sentence in (("rows", "1,048,577 lines, at most"), ("bytes", "67,108,865 bytes, at most")):
+        with pytest.raises(UserError, match=f"{name}.csv cannot be read: {sentence}"):
+            read_csv(tmp_path / f"{name}.csv")
 
 
 def test_rows_past_the_checkpoint_are_dropped_and_new_ones_added(tmp_path):

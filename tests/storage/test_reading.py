@@ -24,6 +24,9 @@ from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, find_run, rea
         ("config.yaml", b"\xff", "it is not UTF-8 text"),
         ("config.yaml", b" " * (MAX_BYTES + 1), "1,048,577 bytes, at most 1,048,576 are allowed"),
         ("summary.json", b"[" * 100_000, "recursion"),
+        ("config.yaml", b"context: 0x" + b"f" * 5000, "it has an integer of more than 64 bits"),
+        ("config.yaml", b"a: [{0x" + b"f" * 20 + b": 1}]", "it has an integer of more than 64 bits"),
+        ("summary.json", b'{"seed": -18446744073709551616}', "it has an integer of more than 64 bits"),
         ("summary.json", b"{", "Expecting"),
     ],
 )

@@ -52,7 +52,6 @@ class HeadAnalysis:
     """
 
     rows: tuple[SchemeHeads, ...]
-    ngram: NGramBaseline | None
     heads: tuple[Mapping[str, object], ...]
 
 
@@ -76,7 +75,7 @@ def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnaly
     if not all(np.isfinite(run.curve[score]).sum() > 1 for run in runs for score in SCORES):
         return None
     heads = tuple(head for arm in arms for head in _heads_at_the_end(arm.runs[0]))
-    return HeadAnalysis(tuple(_row(arm, ngram) for arm in arms), ngram, heads)
+    return HeadAnalysis(tuple(_row(arm, ngram) for arm in arms), heads)
 
 
 def _row(arm: Arm, ngram: NGramBaseline | None) -> SchemeHeads:

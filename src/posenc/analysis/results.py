@@ -4,20 +4,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from annotated_types import Ge, Lt
+from pydantic import FiniteFloat
 from scipy import stats
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.attention_heads import ngram_baseline
 from posenc.analysis.convergence import CONFIDENCE
-from posenc.analysis.runs import Run
-from posenc.bounds import PositiveInt
+from posenc.analysis.runs import DIVERGED, Run
+from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
-from posenc.storage.csv_files import read_csv
-from posenc.storage.reading import check_types
+from posenc.storage.csv_files import read_rows
 
 BACKBONE, SEARCH = "backbone", "search"
 
@@ -54,10 +54,10 @@ class Result:
     pos: str
     seed: int
     tokens: PositiveInt
-    lr: float
+    lr: FiniteFloat
     scale: str
     base: str
-    val_loss: FiniteFloat
+    val_loss: Annotated[FiniteFloat, Ge(0), Lt(DIVERGED)]
     val_loss_se: float
     bigram_loss: float
     commit: str
@@ -136,43 +136,39 @@ def curve_rows(run: Run, result: Result) -> list[dict[str, object]]:
     return [{**named, "at_tokens": int(tokens), "val_loss": round(loss, 5)} for tokens, loss in measured]
 
 
-class RunRow(TypedDict):
-    """A row about a run: its key and a loss."""
+class _RunRow(TypedDict):
+    """A row about a run: its key, in KEY_COLUMNS."""
 
     corpus: str
     setting: str
     pos: str
     seed: int
-    tokens: FiniteFloat
-    lr: str
+    tokens: PositiveInt
+    lr: FiniteFloat
     scale: str
     base: str
+
+
+class CurveRow(_RunRow):
+    """A row of curves.csv."""
+
+    at_tokens: PositiveInt
     val_loss: FiniteFloat
 
 
-class CurveRow(RunRow):
-    """A row of curves.csv."""
+class AblationRow(_RunRow):
+    """A row of ablation.csv: a run's loss with one offset masked, 0 for none."""
 
-    at_tokens: FiniteFloat
+    masked_offset: NonNegativeInt
+    val_loss: FiniteFloat
 
 
-class _NGramRow(TypedDict):
+class NGramRow(TypedDict):
     """A row of ngrams.csv."""
 
     corpus: str
     order: int
     val_loss: FiniteFloat
-
-
-def read_ngrams(file: Path) -> list[dict[str, str]]:
-    """The rows of ngrams.csv; none if there is no such file.
-
-    Raises:
-        UserError: if it cannot be read.
-    """
-    rows = read_csv(file)
-    check_types(file, rows, list[_NGramRow])
-    return rows
 
 
 KEY_COLUMNS = ("corpus", "setting", "pos", "seed", "tokens", "lr", "scale", "base")
@@ -184,13 +180,7 @@ def read_results(file: Path) -> tuple[Result, ...]:
     Raises:
         UserError: names the row that cannot be read, or repeats a run.
     """
-    try:
-        results = TypeAdapter(tuple[Result, ...]).validate_python(tuple(read_csv(file)))
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        row, *column = wrong["loc"]
-        at = f", column {column[0]}" if column else ""
-        raise UserError(f"{file}, row {int(row) + 1}{at} cannot be read: {wrong['msg']}") from error
+    results = tuple(read_rows(file, Result))
     keys = [result.key for result in results]
     repeated = next((row for row, key in enumerate(keys, 1) if key in keys[: row - 1]), None)
     if repeated is not None:
@@ -220,7 +210,8 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 def seeds_needed(sd: float, margin: float) -> int:
     """The number of seeds for which the 95 % interval of a mean is at most +- margin, for values with this SD."""
-    seeds = 2
+    # The normal quantile is below Student's, so that this is a lower bound, and close to the number where it is large.
+    seeds = max(2, math.ceil((stats.norm.ppf(0.5 + CONFIDENCE / 2) * sd / margin) ** 2))
     while stats.t.ppf(0.5 + CONFIDENCE / 2, seeds - 1) * sd / math.sqrt(seeds) > margin:
         seeds += 1
     return seeds

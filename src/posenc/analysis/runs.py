@@ -17,6 +17,7 @@ from posenc.config.schema import NOT_IN_IDENTITY, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths
+from posenc.storage.metrics import METRICS
 from posenc.storage.reading import check_types, leaves, read_mapping
 from posenc.storage.run_directory import Summary
 
@@ -180,6 +181,9 @@ def run_of(
             raise UserError(f"{source} cannot be read: {axis} must increase from validation to validation")
     if curve["step"][-1] > config["steps"]:
         raise UserError(f"{source} cannot be read: it has more steps than steps={config['steps']}")
+    for score in MEASURES:
+        if METRICS[score].share and ((curve[score] < 0) | (curve[score] > 1)).any():
+            raise UserError(f"{source} cannot be read: {score} must be between 0 and 1")
     final = curve["val_loss"][-1]  # NaN is divergence, which has its own notice
     if summary and (curve["step"][-1] != config["steps"] or not (np.isnan(final) or final == summary["val_loss"])):
         raise UserError(f"{source} cannot be read: its summary does not belong to the end of its curve")

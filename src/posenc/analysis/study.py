@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -32,7 +32,7 @@ from posenc.config.instantiate import build
 from posenc.config.schema import check
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import read_csv, to_csv
+from posenc.storage.csv_files import read_rows, to_csv
 from posenc.storage.reading import check_types, leaves, read_mapping
 
 
@@ -112,20 +112,20 @@ class Study:
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
         """Steps and losses of an arm's finished runs on a corpus, by seed; the budget is the experiment's."""
         line = (self.experiment, *arm.split())
-        key = dict(zip(KEY_COLUMNS, map(str, self.key(line, corpus)), strict=True))
-        tokens_per_step = int(key["tokens"]) / _flat(line)["steps"]
+        key = dict(zip(KEY_COLUMNS, self.key(line, corpus), strict=True))
+        del key["seed"]
+        tokens_per_step = _flat(line)["batch_size"] * _flat(line)["context"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._curve_rows:
-            if all(row[name] == value for name, value in key.items() if name != "seed"):
-                steps, losses = curves.setdefault(int(row["seed"]), ([], []))
-                steps.append(int(row["at_tokens"]) / tokens_per_step)
-                losses.append(float(row["val_loss"]))
+            if key.items() <= row.items():
+                steps, losses = curves.setdefault(row["seed"], ([], []))
+                steps.append(row["at_tokens"] / tokens_per_step)
+                losses.append(row["val_loss"])
         return curves
 
     @cached_property
-    def _curve_rows(self) -> list[dict[str, str]]:
-        rows = read_csv(self.folder / "curves.csv")
-        check_types(self.folder / "curves.csv", rows, list[CurveRow])
+    def _curve_rows(self) -> list[CurveRow]:
+        rows = read_rows(self.folder / "curves.csv", CurveRow)
         if self.results and not rows:
             raise UserError(f"{self.folder / 'curves.csv'} has no curves of the runs in runs.csv: restore it")
         return rows
@@ -133,11 +133,15 @@ class Study:
     def add_runs(self, folders: Sequence[Path]) -> list[str]:
         """Add the finished runs in some folders to runs.csv and curves.csv; returns notices for what is left out.
 
+        A run is known when it is in runs.csv, so that is written last: if this is interrupted, the next call drops
+        the curves of unknown runs, and adds them again.
+
         Raises:
             UserError: if runs.csv or curves.csv cannot be read.
         """
         known = {result.key: result for result in self.results}
-        curves: list[Mapping[str, Any]] = list(self._curve_rows)
+        kept: list[Mapping[str, Any]] = [*self._curve_rows]
+        curves = [row for row in kept if tuple(row[name] for name in KEY_COLUMNS) in known]
         finished, notices = self.finished(folders)
         for run, result in finished:
             if result.key not in known:
@@ -145,8 +149,8 @@ class Study:
                 curves += curve_rows(run, result)
         if folders and known:
             table = rows(known.values())
+            atomic_write(self.folder / "curves.csv", to_csv(list(CurveRow.__annotations__), curves))
             atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
-            atomic_write(self.folder / "curves.csv", to_csv(list(curves[0]), curves))
             del self.results, self._curve_rows  # read again from the files
         return notices
 
@@ -183,20 +187,22 @@ class Study:
 
 
 class _Plan(TypedDict):
-    """The keys that every plan has."""
+    """The keys of every plan."""
 
     experiment: str
     search_seeds: list[int]
     blocks: list[dict[str, Any]]
+    corpora: NotRequired[dict[str, str]]
 
 
 class _Block(TypedDict):
-    """The keys that every block has, or the plan for all of its blocks."""
+    """The keys of every block; the plan may have the first three for all of its blocks."""
 
     unit: PositiveInt
     units: list[PositiveInt]
     seeds: list[NonNegativeInt]
     arms: dict[str | int | float, str]
+    alternative: NotRequired[str]
 
 
 def _plan(file: Path) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]
     evaluated, notices = [], []
     for run in runs:
         try:
-            evaluated.append(replace(run, lengths=read(Path(run.source))))
+            evaluated.append(replace(run, lengths=read(Path(run.source), run.setting.get("context"))))
         except UserError as error:
             evaluated.append(run)
             notices.append(str(error))

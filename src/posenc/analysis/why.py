@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NotRequired
 
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
@@ -25,7 +26,8 @@ class Effect:
     Attributes:
         seeds: number of seeds with all three arms.
         share: share of the reference's advantage over the origin, in the logarithm of the steps to the origin's lowest
-            loss: 0 for the origin, 1 for the reference. Infinite if the arm or the reference never reaches it.
+            loss: 0 for the origin, 1 for the reference. Infinite if the arm or the reference never reaches it, or the
+            reference has no advantage.
         gain: likewise, in the final loss.
         last_loss: nats per token.
         behind: last_loss minus the reference's, paired by seed.
@@ -57,7 +59,7 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
     return Effect(
         len(seeds),
         mean(shares),
-        mean([(start - own) / (start - best) for start, own, best in ends]),
+        mean([(start - own) / (start - best) if start != best else math.inf for start, own, best in ends]),
         mean([arm[seed][1][-1] for seed in seeds]),
         mean([own - best for _, own, best in ends]),
         tuple(math.exp(mean([math.log(reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
@@ -68,7 +70,7 @@ def share_of_advantage(arm: Curve, origin: Curve, reference: Curve) -> float:
     """log(S_origin / S_arm) / log(S_origin / S_reference), where S is the steps to the origin's lowest loss."""
     level = min(origin[1])
     steps, reference_steps, origin_steps = (reached(*curve, level) for curve in (arm, reference, origin))
-    if math.inf in (steps, reference_steps):
+    if math.inf in (steps, reference_steps) or origin_steps == reference_steps:
         return math.inf
     return math.log(origin_steps / steps) / math.log(origin_steps / reference_steps)
 
@@ -95,10 +97,8 @@ class Group:
         return self.origin is not None and bool(self.effects)
 
 
-class _Block(TypedDict):
-    """A key of every block of such a study."""
-
-    what: str
+_Block = TypedDict("_Block", {"what": str, "from": NotRequired[str], "axis": NotRequired[str]})
+"""The keys of a block of such a study."""
 
 
 class _Plan(TypedDict):

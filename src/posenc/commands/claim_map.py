@@ -38,11 +38,11 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     Raises:
         UserError: if the text cannot be read.
     """
-    from posenc.analysis.results import read_ngrams
+    from posenc.analysis.results import NGramRow
     from posenc.config.instantiate import build
     from posenc.objectives.ngram import ngram_losses
     from posenc.storage.atomic import atomic_write
-    from posenc.storage.csv_files import to_csv
+    from posenc.storage.csv_files import read_rows, to_csv
     from posenc.training.experiment import Experiment
 
     config, choices = study.configuration(overrides)
@@ -51,8 +51,8 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     windows, _ = experiment.validation(prepared)
     losses = ngram_losses(prepared.train.ids, windows.numpy(), ORDERS, experiment.tokenizer.vocab_size)
     name = study.corpus(overrides)
-    others = [row for row in read_ngrams(study.folder / "ngrams.csv") if row["corpus"] != name]
-    rows = [{"corpus": name, "order": order, "val_loss": round(loss, 5)} for order, loss in losses.items()]
+    others = [row for row in read_rows(study.folder / "ngrams.csv", NGramRow) if row["corpus"] != name]
+    rows = [NGramRow(corpus=name, order=order, val_loss=round(loss, 5)) for order, loss in losses.items()]
     atomic_write(study.folder / "ngrams.csv", to_csv(list(rows[0]), [*others, *rows]))
 
 

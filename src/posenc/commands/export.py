@@ -1,4 +1,4 @@
-"""Convert a finished run to a Hugging Face transformers model: `posenc export runs/... --to hf`."""
+"""Convert a run's last checkpoint to a Hugging Face transformers model: `posenc export runs/... --to hf`."""
 
 import json
 from collections.abc import Sequence

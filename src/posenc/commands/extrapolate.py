@@ -81,12 +81,12 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
         UserError: if the run's checkpoint or text is missing or has changed.
     """
     from posenc.evaluation.load import load
-    from posenc.storage.checkpoint_files import newest_first
+    from posenc.storage.checkpoint_files import newest
     from posenc.storage.lengths_file import Lengths, name_of, write
 
     directory = Path(run.source)
-    checkpoint = _checksum(next(iter(newest_first(directory / "checkpoints")), None))
-    known = None if again else _known(directory)
+    checkpoint = _checksum(newest(directory / "checkpoints")[0])  # the one that `load` uses
+    known = None if again else _known(directory, run.setting.get("context"))
     if known and checkpoint in (known.checkpoint, DELETED):  # results of a deleted checkpoint remain valid
         return False
 
@@ -109,12 +109,12 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
     return True
 
 
-def _known(directory: Path) -> "Lengths | None":
+def _known(directory: Path, context: int | None) -> "Lengths | None":
     """The previous evaluation, if there is a valid one."""
     from posenc.storage.lengths_file import read
 
     try:
-        return read(directory)
+        return read(directory, context)
     except UserError as error:
         print(printable(f"{error}; evaluating the run again"), file=sys.stderr, flush=True)
         return None

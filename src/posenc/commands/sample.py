@@ -1,4 +1,4 @@
-"""Generate text from a finished run: `python -m posenc.sample <run directory> --prompt "In the beginning"`."""
+"""Generate text from a run's last checkpoint: `python -m posenc.sample <run directory> --prompt "In the beginning"`."""
 
 import argparse
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ RUN.add_argument(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="posenc sample", description="Generate text from a finished run.", parents=[RUN])
+    parser = Arguments(prog="posenc sample", description="Generate text from a run's last checkpoint.", parents=[RUN])
     parser.add_argument("--prompt", type=_text, help="text to continue; a masked model replaces each _ in it")
     parser.add_argument(
         "--tokens", type=bounded(int, 1, MAX_TOKENS), default=500, help="number of tokens to generate (default: 500)"

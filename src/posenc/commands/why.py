@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posenc.commands.study import command_line
 from posenc.config.command_line import Arguments
@@ -34,22 +34,20 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
 
     Its columns are those of the run's key, the masked offset, 0 for none, and the loss; existing rows are kept.
     """
-    from posenc.analysis.results import BACKBONE, KEY_COLUMNS, RunRow
+    from posenc.analysis.results import BACKBONE, KEY_COLUMNS, AblationRow
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
     from posenc.storage.atomic import atomic_write
-    from posenc.storage.csv_files import read_csv, to_csv
-    from posenc.storage.reading import check_types
+    from posenc.storage.csv_files import read_rows, to_csv
     from posenc.storage.resource_errors import resource_errors
 
     file = study.folder / "ablation.csv"
-    rows: list[Mapping[str, str | int | float]] = [*read_csv(file)]
-    check_types(file, rows, list[RunRow])
+    rows: list[Mapping[str, Any]] = [*read_rows(file, AblationRow)]
     known = {tuple(row[name] for name in KEY_COLUMNS) for row in rows}
     for run, result in study.finished(folders)[0]:
-        named = dict(zip(KEY_COLUMNS, map(str, result.key), strict=True))
-        if result.setting != BACKBONE or tuple(named.values()) in known:
+        if result.setting != BACKBONE or result.key in known:
             continue
+        named = dict(zip(KEY_COLUMNS, result.key, strict=True))
         try:
             with resource_errors():
                 trained = load(Path(run.source))

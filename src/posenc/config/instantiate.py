@@ -5,6 +5,7 @@ class or function that belongs to its group: one of this package, or one that an
 point of the group, such as `posenc.pos`.
 """
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
+
+from typing_extensions import get_protocol_members, is_protocol  # in typing from Python 3.13 on
 
 from posenc.errors import UserError
 from posenc.storage.resource_errors import out_of_memory
@@ -23,26 +26,32 @@ class Group:
 
     Attributes:
         package: the package or module that contains them.
+        interface: their base class or protocol; none for loggers, which are lists.
         supplied: arguments of its classes that the program supplies, not the configuration.
     """
 
     package: str
+    interface: str = ""
     supplied: frozenset[str] = frozenset()
 
 
 GROUPS = {
-    "data": Group("posenc.data.corpora"),
-    "tokenizer": Group("posenc.data.tokenizers"),
-    "logger": Group("posenc.tracking.loggers", frozenset(("directory", "config"))),
-    "pos": Group("posenc.positions"),
-    "intervention": Group("posenc.interventions", frozenset(("scheme",))),
-    "model": Group("posenc.model", frozenset(("vocab_size", "context", "scheme", "attention", "causal", "seed"))),
-    "model.family": Group("posenc.model"),
-    "attention": Group("posenc.model"),
-    "objective": Group("posenc.objectives", frozenset(("vocab_size",))),
-    "optim": Group("posenc.training.optim"),
-    "schedule": Group("posenc.training.schedule"),
-    "trainer": Group("posenc.training"),
+    "data": Group("posenc.data.corpora", "posenc.data.corpora.Corpus"),
+    "tokenizer": Group("posenc.data.tokenizers", "posenc.data.tokenizers.Tokenizer"),
+    "logger": Group("posenc.tracking.loggers", supplied=frozenset(("directory", "config"))),
+    "pos": Group("posenc.positions", "posenc.positions.base.PositionScheme"),
+    "intervention": Group("posenc.interventions", "posenc.positions.base.PositionScheme", frozenset(("scheme",))),
+    "model": Group(
+        "posenc.model",
+        "posenc.model.transformer.Transformer",
+        frozenset(("vocab_size", "context", "scheme", "attention", "causal", "seed")),
+    ),
+    "model.family": Group("posenc.model", "posenc.model.block.Family"),
+    "attention": Group("posenc.model", "posenc.model.attention.AttentionOp"),
+    "objective": Group("posenc.objectives", "posenc.objectives.objective.Objective", frozenset(("vocab_size",))),
+    "optim": Group("posenc.training.optim", "posenc.training.optim.Optimizer"),
+    "schedule": Group("posenc.training.schedule", "posenc.training.schedule.Schedule"),
+    "trainer": Group("posenc.training", "posenc.training.accelerator.Hardware"),
 }
 """In the order in which they are checked: the first three do not import torch, so their errors come quickly."""
 
@@ -51,7 +60,8 @@ def target(group: str, name: Any) -> Callable[..., Any]:
     """Resolve the `_target_` of a group, such as model.family, without importing or calling anything else.
 
     Raises:
-        UserError: if there is no such group, or the name is neither in the group's package nor declared.
+        UserError: if there is no such group, the name is neither in the group's package nor declared, or it is that of
+            a protocol or of another group's class.
     """
     if group not in GROUPS:
         raise UserError(f"{group} is not a key; see --help and --cfg job")
@@ -59,6 +69,8 @@ def target(group: str, name: Any) -> Callable[..., Any]:
     if re.fullmatch(rf"{re.escape(package)}(\.[a-z]\w*)*\.[A-Za-z]\w*", str(name), re.ASCII):
         found = _find(*str(name).rpartition(".")[::2])
         if callable(found) and str(getattr(found, "__module__", "")).startswith(package):
+            if isinstance(found, type) and (is_protocol(found) or not _may_be(group, found)):
+                raise UserError(f"{group}._target_={name} is not an implementation of {GROUPS[group].interface}")
             return found
     for declared in entry_points(group=f"posenc.{group}"):
         if declared.value.replace(":", ".") == name:
@@ -67,6 +79,26 @@ def target(group: str, name: Any) -> Callable[..., Any]:
         f"{group}._target_={name} must name a class or function of {package}, or of a module in it, "
         f"or one that an installed package declares as an entry point of posenc.{group}"
     )
+
+
+def _interface(group: str) -> type:
+    """The base class or protocol of a group's classes."""
+    interface = GROUPS[group].interface
+    found: type = _find(*interface.rpartition(".")[::2]) if interface else object
+    return found
+
+
+def _may_be(group: str, found: type) -> bool:
+    """Whether the instances of a class may have the interface of a group: a protocol's attributes may be set later."""
+    return is_protocol(interface := _interface(group)) or issubclass(found, interface)
+
+
+def _is(group: str, built: Any) -> bool:
+    """Whether an object has the interface of a group."""
+    interface = _interface(group)
+    if not is_protocol(interface):
+        return isinstance(built, interface)
+    return all(hasattr(built, name) for name in get_protocol_members(interface))
 
 
 def _find(module: str, name: str) -> Any:
@@ -94,7 +126,11 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
     inner = {key: build(values, key, f"{within}{group}.") for key in groups}
     plain = {key: value for key, value in values.items() if key not in groups and key != "_target_"}
     try:
-        return call(**plain, **inner, **supplied)
+        inspect.signature(call).bind(**plain, **inner, **supplied)
+    except TypeError as error:
+        raise UserError(f"{within}{group}._target_={values['_target_']} cannot be called: {error}") from error
+    try:
+        built = call(**plain, **inner, **supplied)
     except ValueError as error:
         key = str(error).partition("=")[0]
         raise UserError(f"{within}{group}.{error}" if key in values else str(error)) from error
@@ -103,6 +139,10 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
             raise
         sizes = ", ".join(f"{within}{group}.{key}={value}" for key, value in plain.items() if type(value) is int)
         raise UserError(f"this does not fit in memory: {sizes or f'{within}{group}'}") from error
+    if not _is(f"{within}{group}", built):
+        what = f"an implementation of {GROUPS[f'{within}{group}'].interface}"
+        raise UserError(f"{within}{group}._target_={values['_target_']} does not return {what}")
+    return built
 
 
 def _check_sizes(configuration: Mapping[str, Any]) -> None:

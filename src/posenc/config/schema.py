@@ -17,7 +17,7 @@ from annotated_types import Ge, Le, Lt
 
 from posenc.bounds import NonNegative, PositiveInt
 from posenc.config.instantiate import GROUPS, target
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 
 NOT_IN_IDENTITY = ("name", "rerun", "fork_from", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
 """Keys that do not affect the curve; the contents of the text and the precision do, and are added separately."""
@@ -83,7 +83,8 @@ def check_plain(key: str, value: str) -> None:
     """
     if not PLAIN.fullmatch(value) or len(value.encode()) > 200:
         raise UserError(
-            f"{key}={value} must be a plain folder name: letters, digits and _ . + = -, at most 100, a letter first"
+            f"{key}={value} must be a plain folder name: letters, digits and _ . + = -, at most 100, "
+            "with a letter, digit or _ first"
         )
 
 
@@ -101,6 +102,16 @@ def check(config: Mapping[str, Any]) -> Settings:
     return settings
 
 
+def check_settings(config: Mapping[str, Any], keys: Collection[str]) -> None:
+    """Check these keys of `Settings`.
+
+    Raises:
+        UserError: on the first that is missing or invalid.
+    """
+    others = Settings.__annotations__.keys() - set(keys)
+    _check_values("", {key: config[key] for key in keys if key in config}, Settings, others)
+
+
 def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
     """Check these groups and every value in them.
 
@@ -115,10 +126,15 @@ def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
 
 def _check_group(group: str, values: Mapping[str, Any]) -> None:
     """Check a group and its subgroups."""
+    from pydantic import PydanticUserError  # lazily, as below
+
     call = target(group, values.get("_target_"))
     inner = [key for key in values if f"{group}.{key}" in GROUPS]
     plain = {key: value for key, value in values.items() if key not in ("_target_", *inner)}
-    _check_values(f"{group}.", plain, call, {*GROUPS[group].supplied, *inner})
+    try:
+        _check_values(f"{group}.", plain, call, {*GROUPS[group].supplied, *inner})
+    except (NameError, TypeError, PydanticUserError) as error:
+        raise UserError(f"{group}._target_={values['_target_']} has no values: {first_line(error)}") from error
     for key in inner:
         if not isinstance(values[key], Mapping):
             raise UserError(f"{group}.{key} is a group: choose one with {group}/{key}={values[key]}")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posenc.bounds import PositiveInt
-from posenc.data.readers import END, encoded, find_files, read_file
+from posenc.data.readers import END, below, encoded, find_files, read_file
 from posenc.errors import UserError, first_line, needed_for
+from posenc.storage.reading import open_regular
 
 SPLITS = ("train", "valid", "test")
 CUTS = (0.90, 0.95)
@@ -131,9 +132,13 @@ class TextFiles(_Cut):
     def chunks(self) -> Iterator[bytes]:
         separated = self.separator is None
         for file, state in self.files.items():
+            last = END
             for chunk in read_file(file, self.field, self.separator):
                 separated = separated or END in chunk
+                last = chunk or last
                 yield chunk
+            if self.separator is not None and not last.endswith(END):
+                yield END  # so that the next file does not continue this one's last document
             if _state(file) != state:
                 raise UserError(f"{file} changed while it was being read: start again")
         if not separated:
@@ -156,7 +161,8 @@ class Hub:
     Args:
         path: its name on the Hub, or a local folder.
         name: its configuration.
-        revision: branch or commit.
+        revision: branch or commit; None for the default branch. The text of a branch may change without changing the
+            fingerprint, that of a commit may not.
         field: the column with the text.
         streaming: read it while downloading, instead of downloading it first.
         documents: whether each row is a document; otherwise rows are concatenated.
@@ -170,9 +176,17 @@ class Hub:
     documents: bool = True
 
     def fingerprint(self) -> str:
-        settings = asdict(self) | {"end": self.end}
+        settings = asdict(self) | {"path": self._source, "end": self.end}
         del settings["streaming"], settings["documents"]
         return digest("hub", type(self).__name__, sorted(settings.items()))
+
+    @functools.cached_property
+    def _source(self) -> str:
+        """Its name on the Hub; for a local folder, a hash of the names and contents of its files. Cached."""
+        folder = Path(self.path)
+        if not folder.is_dir():
+            return self.path
+        return digest(*(f"{file.relative_to(folder)} {_sha256(file)}" for file in sorted(below(folder))))
 
     @property
     def end(self) -> bytes:
@@ -197,6 +211,11 @@ class Hub:
             )
         except Exception as error:  # the Hub's errors have no common base class
             raise UserError(f"data.path={self.path} cannot be loaded: {first_line(error)}") from error
+
+
+def _sha256(file: Path) -> str:
+    with open_regular(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:

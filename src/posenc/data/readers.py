@@ -60,7 +60,7 @@ def find_files(path: str) -> list[Path]:
     """
     try:
         root = Path(path).expanduser()
-        found = _below(root) if root.is_dir() else [root] if root.exists() else _matches(root)
+        found = below(root) if root.is_dir() else [root] if root.exists() else _matches(root)
         texts = (file for file in found if _format(file) in READERS and (file.is_file() or not file.exists()))
         files = sorted({os.path.realpath(file): file for file in sorted(texts, reverse=True)}.values())
     except (OSError, RuntimeError, ValueError) as error:  # a long name, an unknown home, an invalid pattern
@@ -87,7 +87,7 @@ def _matches(pattern: Path) -> list[Path]:
     return [Path(file) for file in glob.glob(str(pattern), recursive=True)]
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def below(folder: Path) -> Iterator[Path]:
     """All files in a folder, recursively and through links, except hidden ones such as those in .git."""
     seen = set()
     for parent, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
@@ -103,6 +103,8 @@ def _refuse(error: OSError) -> NoReturn:
 
 def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
     """The text of one file, UTF-8, in chunks split at line ends; documents end with END.
+
+    But for the last document of a .txt file that does not end with the separator.
 
     Raises:
         UserError: if the file cannot be read in the format given by its suffix.

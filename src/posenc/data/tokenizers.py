@@ -179,6 +179,8 @@ class BytePairs:
             raise UserError(f"{file} cannot be read: {first_line(error)}") from error
         if read.get_vocab_size() != self.vocab_size:
             raise UserError(f"{file} has {read.get_vocab_size()} tokens, expected vocab_size={self.vocab_size}")
+        if sorted(read.get_vocab().values()) != [*range(self.vocab_size)]:
+            raise UserError(f"{file} cannot be read: its tokens are not numbered from 0 to {self.vocab_size - 1}")
         self._tokenizer = read
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Loads a finished run: its model, and its validation text."""
+"""Loads a run: the model of its last checkpoint, and its validation text."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -102,19 +102,17 @@ def _configuration(run: Path) -> dict[str, Any]:
     Raises:
         UserError: if it cannot be read, or was not written by this program.
     """
-    from posenc.config.schema import check_groups
+    from posenc.config.schema import check_groups, check_settings
 
     file = run / "config.yaml"
     config = read_mapping(file)
     if "intervention" not in config:
         raise UserError(f"{run} was trained by an earlier version of this program, which built models differently")
     try:
+        check_settings(config, ("seed", "steps", "context", "batch_size", "eval_windows"))
         check_groups(config, ("tokenizer", "objective", "model", "pos", "intervention", "attention"))
     except UserError as error:
         raise UserError(f"{file} was not written by this program: {error}") from error
-    for key in ("seed", "context", "batch_size"):
-        if type(config.get(key)) is not int:
-            raise UserError(f"{file} was not written by this program: {key} must be an integer")
     return config
 
 
@@ -123,7 +121,9 @@ def _weights(checkpoint: Path, model: Mapping[str, Any]) -> dict[str, "Tensor"]:
     weights = checkpoint_files.load(checkpoint).get("state_dict")
     if not isinstance(weights, dict) or not all(map(_is_weight, weights.values())):
         raise UserError(f"{checkpoint} is not a checkpoint of this program: it has no weights")
-    if model["layers"] * model["width"] > sum(weight.numel() for weight in weights.values()):
+    layers, width = model["layers"], model["width"]
+    # An expanded tensor has any number of elements in a file of a kilobyte, so that the tensors are counted, too.
+    if layers > len(weights) or layers * width > sum(weight.numel() for weight in weights.values()):
         raise UserError(f"{checkpoint} does not match the model in config.yaml")
     return weights
 

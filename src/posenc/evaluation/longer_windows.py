@@ -10,16 +10,13 @@ from torch import Tensor
 from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.evaluation.load import Trained
-from posenc.storage.lengths_file import TIMES, LengthResult
+from posenc.storage.lengths_file import LARGEST, TIMES, LengthResult, bucket_edges
 
 MAX_TOKENS = 65_536
 """Maximum number of validation tokens for each length."""
 
 TOKENS_PER_BATCH = 8_192
 """Tokens per forward pass, at least one window."""
-
-PER_DOUBLING = 4
-"""Position buckets per doubling of the position."""
 
 
 def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
@@ -51,25 +48,17 @@ def own_validation_loss(trained: Trained, tokens: Tokens) -> float:
     return float(_by_position(trained, windows)[0].mean())
 
 
-def bucket_edges(context: int, length: int) -> list[int]:
-    """0, 1, 2, 3 ... length: PER_DOUBLING buckets per doubling of the position; one edge is at the context."""
-    doublings = math.ceil(math.log2(max(context, length)))
-    steps = range(-PER_DOUBLING * doublings, PER_DOUBLING * doublings + 1)
-    edges = {round(context * 2 ** (step / PER_DOUBLING)) for step in steps}
-    return sorted({0, length, *(edge for edge in edges if 0 < edge < length)})
-
-
 def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> LengthResult:
     """windows (N, length + lookahead)."""
     losses, byte_count = _by_position(trained, windows)
+    if not (losses < LARGEST / 2).all():  # NaN compares false; a nat is less than two bits
+        return LengthResult(times, length, no_entry="its loss is NaN, infinite or very large")
     nats = float(losses.mean())
-    if not math.isfinite(nats):
-        return LengthResult(times, length, no_entry="its loss is NaN or infinite")
     edges = bucket_edges(context, length)
     means = np.add.reduceat(losses, edges[:-1]) / np.diff(edges)
     bits = nats * len(windows) * length / math.log(2) / byte_count
     rounded = tuple(round(float(mean), 6) for mean in means)
-    return LengthResult(times, length, len(windows), nats, bits, tuple(edges), rounded)
+    return LengthResult(times, length, len(windows), nats, bits, edges, rounded)
 
 
 @torch.no_grad()

@@ -17,12 +17,13 @@ from posenc.analysis.claim_map import (
     trend,
 )
 from posenc.analysis.convergence import Estimate, mean
-from posenc.analysis.results import BACKBONE, SEARCH, Result, by_seeds, pooled_sd, read_ngrams, seeds_needed
+from posenc.analysis.results import BACKBONE, SEARCH, NGramRow, Result, by_seeds, pooled_sd, seeds_needed
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
+from posenc.storage.csv_files import read_rows
 
 INTRODUCTION = """\
 How many times fewer tokens, N, RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
@@ -58,8 +59,8 @@ def _backbone(study: Study, corpus: str) -> list[str]:
     written = write_up(results, points, others)
     if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
         return written
-    rows = [row for row in read_ngrams(study.folder / "ngrams.csv") if row["corpus"] == corpus]
-    ngrams = {int(row["order"]): float(row["val_loss"]) for row in rows}
+    known = read_rows(study.folder / "ngrams.csv", NGramRow)
+    ngrams = {row["order"]: row["val_loss"] for row in known if row["corpus"] == corpus}
     settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
     factors = {
         setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)

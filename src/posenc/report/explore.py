@@ -12,11 +12,12 @@ from typing_extensions import TypedDict  # required by pydantic before Python 3.
 
 from posenc.analysis.convergence import band, mean
 from posenc.analysis.results import BACKBONE, SEARCH, CurveRow
+from posenc.bounds import PositiveInt
 from posenc.errors import UserError
 from posenc.report.looks import looks
 from posenc.report.page import render
-from posenc.storage.csv_files import read_csv
-from posenc.storage.reading import check_types, read_mapping
+from posenc.storage.csv_files import read_csv, read_rows
+from posenc.storage.reading import read_mapping
 
 MATCHED = math.sqrt(2) * 0.02
 """Value of the sinusoid's `scale: matched`: token embeddings have a standard deviation of 0.02 at step 0."""
@@ -31,7 +32,7 @@ class _ReportRow(TypedDict):
     scheme: str
     setting: str
     seed: int
-    tokens: FiniteFloat
+    tokens: PositiveInt
     val_loss: FiniteFloat
 
 
@@ -64,15 +65,7 @@ def _scheme(file: Path) -> dict[str, Any]:
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Arm]:
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source = file.parent.relative_to(results)
-    rows = read_csv(file)
-    if not rows:
-        raise UserError(f"{file} has no curves: restore or delete it")
-    if "pos" not in rows[0]:
-        check_types(file, rows, list[_ReportRow])
-        budget = max(float(row["tokens"]) for row in rows)
-        rows = [_as_in_a_study(row, budget) for row in rows]
-    check_types(file, rows, list[CurveRow])
-    known = sorted((row for row in rows if row["pos"] in schemes), key=_key)
+    known = sorted((row for row in _rows(file) if row["pos"] in schemes), key=_key)
     for key, measured in groupby(known, key=_key):
         corpus, setting, pos, tokens, lr, scale, base = key
         overrides = [] if setting in (BACKBONE, SEARCH) else setting.replace(",", "").split()
@@ -89,24 +82,36 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
             "values": values,
             "source": f"results/{source.as_posix()}",
             "setting": ", ".join(filter(None, parts)),
-            "tokens": int(float(tokens)),
+            "tokens": tokens,
             **_curve(list(measured)),
         }
 
 
-def _key(row: Mapping[str, str]) -> tuple[str, ...]:
+def _rows(file: Path) -> Sequence[Mapping[str, Any]]:
+    """The rows of a curves.csv, those of a report's with the columns of a study's."""
+    columns = next(iter(read_csv(file)), None)
+    if columns is None:
+        raise UserError(f"{file} has no curves: restore or delete it")
+    if "pos" in columns:
+        return read_rows(file, CurveRow)
+    rows = read_rows(file, _ReportRow)
+    budget = max(row["tokens"] for row in rows)
+    return [_as_in_a_study(row, budget) for row in rows]
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Identifies the arm of a row."""
     return tuple(row[name] for name in ("corpus", "setting", "pos", "tokens", "lr", "scale", "base"))
 
 
-def _as_in_a_study(row: Mapping[str, str], budget: float) -> dict[str, str]:
+def _as_in_a_study(row: _ReportRow, budget: int) -> dict[str, Any]:
     """Convert a row of a report's curves.csv to the columns of a study's."""
     known = {"corpus": "", "setting": row["setting"] or BACKBONE, "lr": "", "scale": "", "base": ""}
     return {
         **known,
         "pos": row["scheme"],
         "seed": row["seed"],
-        "tokens": str(budget),
+        "tokens": budget,
         "at_tokens": row["tokens"],
         "val_loss": row["val_loss"],
     }
@@ -124,11 +129,11 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
     return values if all(map(math.isfinite, values.values())) else None
 
 
-def _curve(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def _curve(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Mean over seeds with its interval, at the tokens that all seeds have."""
-    seeds: dict[int, dict[float, float]] = {}
+    seeds: dict[int, dict[int, float]] = {}
     for row in rows:
-        seeds.setdefault(int(row["seed"]), {})[float(row["at_tokens"])] = float(row["val_loss"])
+        seeds.setdefault(row["seed"], {})[row["at_tokens"]] = row["val_loss"]
     shared = sorted(set.intersection(*map(set, seeds.values())))
     found = band(shared, [mean([curve[tokens] for curve in seeds.values()]) for tokens in shared])
     lines = {"x": found.x, "y": found.middle, "low": found.low, "high": found.high}

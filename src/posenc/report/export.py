@@ -39,7 +39,7 @@ def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator
         yield from (table.caption, tables.markdown(table))
     for panel in panels:
         if panel.heads:
-            yield f"{f'At {panel.title}: ' if panel.title else ''}{sentences.heads(panel.heads)}"
+            yield f"{f'At {panel.title}: ' if panel.title else ''}{sentences.heads(panel)}"
     if "heads.png" in images:
         yield "![Attention heads](heads.png)"
     for longer in filter(None, (panel.extrapolation for panel in panels)):

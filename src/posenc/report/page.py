@@ -58,9 +58,9 @@ def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **sho
     )
     environment.filters["lines"] = lambda text: Markup("<br>").join(text.split("\n"))
     return environment.get_template(template).render(
-        style=Markup((_TEMPLATES / "style.css").read_text()),
+        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
-        script=Markup("\n".join((_TEMPLATES / name).read_text() for name in scripts)),
+        script=Markup("\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)),
         **shown,
     )
 
@@ -135,7 +135,7 @@ def _alternative(panel: Panel) -> dict[str, str]:
         "positions": f"Loss by position in the window, in nats per token; at the last position: {along}.",
         "loss": sentences.losses(panel),
         "speedup": f"Speed-up over {panel.baseline} at its loss after 25, 50, 75 and 100 % of the budget: {ups}.",
-        "previous_token": sentences.heads(panel.heads) if panel.heads else "",
+        "previous_token": sentences.heads(panel) if panel.heads else "",
         "induction": f"Induction score of the best head at the end: {copies}.",
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from posenc.analysis.arms import Arm
-from posenc.analysis.attention_heads import DROPPED, HeadAnalysis
+from posenc.analysis.attention_heads import DROPPED
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, Verdict
 from posenc.analysis.extrapolation import Extrapolation
@@ -141,17 +141,16 @@ def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:
     return f"{scheme} is {counts} of {len(arms)} settings{fewer}{diverged}"
 
 
-def heads(found: HeadAnalysis) -> str:
+def heads(panel: Panel) -> str:
     """When the loss falls below the n-gram baseline, and the scores at the end."""
-    scores = ", ".join(f"{row.scheme} {row.scores['previous_token'].value:.2f}" for row in found.rows)
+    assert panel.heads is not None
+    rows, ngram = panel.heads.rows, panel.ngram
+    scores = ", ".join(f"{row.scheme} {row.scores['previous_token'].value:.2f}" for row in rows)
     sentence = f"Previous-token score of the best head at the end: {scores}."
-    if found.ngram is None:
+    if ngram is None:
         return sentence
-    falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in found.rows if row.dropped)
-    return (
-        f"Steps until the loss is {DROPPED} below the {found.ngram.loss:.2f} nats of the {found.ngram.name}: {falls}. "
-        + sentence
-    )
+    falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in rows if row.dropped)
+    return f"Steps until the loss is {DROPPED} below the {ngram.loss:.2f} nats of the {ngram.name}: {falls}. {sentence}"
 
 
 def _at(estimate: Estimate) -> str:

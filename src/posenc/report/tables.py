@@ -140,7 +140,8 @@ def heads(panel: Panel) -> Table:
         (
             row.scheme,
             *([formatting.steps_interval(row.dropped)] if row.dropped else []),
-            *(interval(score, METRICS[name].digits) for name, score in row.scores.items()),
+            interval(row.scores["previous_token"], 2),
+            interval(row.scores["induction"]),
         )
         for row in panel.heads.rows
     ]

@@ -1,7 +1,7 @@
 """The effects of the interventions as a page with figures and tables."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from posenc.analysis.study import Study
 from posenc.analysis.why import Effect, Group, groups
 from posenc.report import figures, formatting
 from posenc.report.figures import STYLE, label
+from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
+from posenc.storage.reading import read_text
 
 INTRODUCTION = """\
 Each intervention adds one of RoPE's properties to a model without RoPE, or removes one from RoPE. Its share of RoPE's
@@ -36,7 +38,7 @@ _DOSES = 3
 def write(study: Study) -> Path:
     """Plot the effects of the interventions on each corpus, and write README.md; returns its path."""
     findings, file = study.folder / FINDINGS, study.folder / "README.md"
-    text = ["# Why", findings.read_text().strip() if findings.exists() else "", INTRODUCTION]
+    text = ["# Why", read_text(findings).strip() if findings.exists() else "", INTRODUCTION]
     for corpus in study.corpora:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
@@ -51,7 +53,7 @@ def write(study: Study) -> Path:
 def figure(groups: Sequence[Group]) -> Figure:
     """The share of the advantage: a dose-response curve if the arms are values on an axis, otherwise bars."""
     shown = [group for group in groups if group.explains]
-    doses = [group for group in shown if group.axis and len(group.effects) >= _DOSES]
+    doses = [group for group in shown if group.axis and len(group.effects) >= _DOSES and _are_doses(group.effects)]
     bars = [group for group in shown if group not in doses]
     rows = sum(len(group.effects) + 1.4 for group in bars)
     heights = [2.6] * len(doses) + [_ROW * rows] * bool(bars)
@@ -62,6 +64,13 @@ def figure(groups: Sequence[Group]) -> Figure:
     if bars:
         _bars(panels[-1], bars)
     return fig
+
+
+def _are_doses(names: Iterable[str]) -> bool:
+    try:
+        return all(math.isfinite(float(name)) for name in names)
+    except ValueError:
+        return False
 
 
 def _dose(axes: Any, group: Group) -> None:
@@ -117,13 +126,13 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
     """One row per arm, in Markdown."""
     heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the final loss", "final loss"]
     heads += ["minus RoPE's, paired", *(f"steps to {level:g}" for level in levels)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = []
     for group in groups:
         if group.effects:
             against = f", against {group.origin}" if group.origin else ""
-            lines.append(f"| **{group.what}{against}** |" + " |" * (len(heads) - 1))
-        lines += [f"| {name} | {' | '.join(_cells(found, group.explains))} |" for name, found in group.effects.items()]
-    return "\n".join(lines)
+            rows.append([f"**{group.what}{against}**", *[""] * (len(heads) - 1)])
+        rows += [[name, *_cells(found, group.explains)] for name, found in group.effects.items()]
+    return markdown(Table("", heads, rows))
 
 
 def _cells(found: Effect, explains: bool) -> list[str]:

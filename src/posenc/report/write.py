@@ -21,7 +21,9 @@ def report(
     busy: bool = False,
     timeout: float = TIMEOUT,
 ) -> None:
-    """Read a sweep, print the comparison and write report.html, curves.png, curves.svg, heads.png and table.csv.
+    """Read a sweep, print the comparison and write report.html, table.csv, curves.png and curves.svg.
+
+    Also heads.png if the scores of a head rise, and lengths.png if runs were evaluated in longer windows.
 
     The arguments are those of `posenc report`.
 

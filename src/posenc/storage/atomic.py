@@ -21,7 +21,8 @@ def atomic_write(file: Path, content: str | bytes | memoryview) -> None:
     Raises:
         RunError: if the disk is full, or another I/O error occurs.
     """
-    data = content.encode() if isinstance(content, str) else content
+    # A file name that is not UTF-8 has surrogates, which cannot be encoded.
+    data = content.encode(errors="replace") if isinstance(content, str) else content
     partial = file.parent / (f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
     with disk_errors(file, lambda: f"{len(data):,} bytes"):
         try:
@@ -47,8 +48,11 @@ def _sync_folder(folder: Path) -> None:
 
 
 def clear_partial(folder: Path) -> None:
-    """Remove partial files of a killed process from a folder that no other process is writing to."""
-    for partial in folder.glob(f"*{PARTIAL}"):
+    """Remove partial files of a killed process from a folder that no other process is writing to.
+
+    Files with other names stay: the folder may be a link, in a run from elsewhere, to one with files of the user's.
+    """
+    for partial in folder.glob(f"*.{'[0-9a-f]' * 8}{PARTIAL}"):
         partial.unlink()
 
 

@@ -5,15 +5,17 @@ import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import read_text
 from posenc.storage.resource_errors import disk_errors
 
-MAX_BYTES = 2**28
-"""Maximum size of a CSV file."""
+_Row = TypeVar("_Row")
+
+MAX_BYTES, MAX_ROWS = 2**26, 2**20
+"""Maximum size of a CSV file: several times the longest run's, and at most a few GB of memory when it is read."""
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], header: bool = True) -> str:
@@ -69,12 +71,15 @@ def read_csv(file: Path) -> list[dict[str, str]]:
     """The rows of a CSV file; a last row without a line end is left out. Empty if the file does not exist.
 
     Raises:
-        UserError: if it is not valid CSV, has a column twice, or a row with more or fewer cells than the header.
+        UserError: if it is too large or not valid CSV, has a column twice, or a row with more or fewer cells than the
+            header.
     """
     if not file.exists():
         return []
     text = read_text(file, MAX_BYTES)
     complete = text[: text.rfind("\n") + 1]
+    if (lines := complete.count("\n")) > MAX_ROWS:
+        raise UserError(f"{file} cannot be read: {lines:,} lines, at most {MAX_ROWS:,} are allowed")
     try:
         reader = csv.DictReader(io.StringIO(complete))
         rows, columns = list(reader), reader.fieldnames or ()
@@ -86,6 +91,23 @@ def read_csv(file: Path) -> list[dict[str, str]]:
         if None in row or None in row.values():
             raise UserError(f"{file} cannot be read: row {number} has more or fewer cells than the header")
     return rows
+
+
+def read_rows(file: Path, row: type[_Row]) -> list[_Row]:
+    """The rows of a CSV file with their cells converted to the types of a TypedDict or dataclass.
+
+    Raises:
+        UserError: if it cannot be read, or a cell is missing or invalid; names its row and column.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(list[row]).validate_python(read_csv(file))  # type: ignore[valid-type]
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        number, *column = wrong["loc"]
+        at = f", column {column[0]}" if column else ""
+        raise UserError(f"{file}, row {int(number) + 1}{at} cannot be read: {wrong['msg']}") from error
 
 
 def read_numbers(file: Path) -> list[dict[str, float]]:

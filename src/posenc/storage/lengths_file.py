@@ -5,6 +5,7 @@ import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from posenc.bounds import PositiveInt
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import check_types, read_mapping
@@ -15,6 +16,21 @@ FORMAT = 1
 
 TIMES = (1.0, 1.25, 1.5, 2.0, 4.0, 8.0)
 """Lengths evaluated, as multiples of the training length."""
+
+
+LARGEST = 1e6
+"""Maximum of a loss and of bits per byte, far above those of an untrained model."""
+
+PER_DOUBLING = 4
+"""Position buckets per doubling of the position."""
+
+
+def bucket_edges(context: int, length: int) -> tuple[int, ...]:
+    """0, 1, 2, 3 ... length: PER_DOUBLING buckets per doubling of the position; one edge is at the context."""
+    doublings = math.ceil(math.log2(max(context, length)))
+    steps = range(-PER_DOUBLING * doublings, PER_DOUBLING * doublings + 1)
+    edges = {round(context * 2 ** (step / PER_DOUBLING)) for step in steps}
+    return tuple(sorted({0, length, *(edge for edge in edges if 0 < edge < length)}))
 
 
 @dataclass(frozen=True)
@@ -42,12 +58,14 @@ class LengthResult:
     no_entry: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ValueError if it has neither valid results nor a reason."""
+        """Raises ValueError if it has neither valid results nor only a reason."""
+        numbers = (self.nats_per_token, self.bits_per_byte, *self.losses)
         if self.no_entry:
-            return
-        numbers = [self.nats_per_token, self.bits_per_byte, *self.losses]
-        valid = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
-        if not valid or len(self.edges) != len(self.losses) + 1 or self.edges[-1] != self.length:
+            valid = numbers == (None, None) and not self.edges
+        else:
+            valid = all(isinstance(number, float) and 0 <= number < LARGEST for number in numbers)
+            valid = valid and len(self.edges) == len(self.losses) + 1 and self.edges[-1] == self.length
+        if not valid:
             raise ValueError(f"length={self.length} has neither valid results nor a reason for having none")
 
 
@@ -65,7 +83,7 @@ class Lengths:
 
     run: str
     checkpoint: str
-    context: int
+    context: PositiveInt
     val_loss: float
     entries: tuple[LengthResult, ...]
 
@@ -81,11 +99,14 @@ def write(lengths: Lengths, run: Path) -> None:
     atomic_write(run / FILE, json.dumps({"format": FORMAT, **asdict(lengths)}, indent=1) + "\n")
 
 
-def read(run: Path) -> Lengths | None:
+def read(run: Path, context: int | None) -> Lengths | None:
     """Read a run's file; None if there is none.
 
+    Args:
+        context: the training length in the run's configuration.
+
     Raises:
-        UserError: if it is damaged, or from another format or run.
+        UserError: if it is damaged, or from another format or run, or has other lengths or buckets.
     """
     file = run / FILE
     if not file.exists():
@@ -96,6 +117,11 @@ def read(run: Path) -> Lengths | None:
     lengths: Lengths = check_types(file, content, Lengths)
     if lengths.run != name_of(run):
         raise UserError(f"{file} cannot be used: it belongs to {lengths.run}")
-    if tuple(entry.times for entry in lengths.entries) != TIMES:
+    if lengths.context != context:
+        raise UserError(f"{file} cannot be used: it has context={lengths.context}, and the run context={context}")
+    expected = [(times, round(context * times)) for times in TIMES]
+    if [(entry.times, entry.length) for entry in lengths.entries] != expected:
         raise UserError(f"{file} cannot be used: it has other lengths")
+    if any(entry.edges != bucket_edges(context, entry.length) for entry in lengths.entries if not entry.no_entry):
+        raise UserError(f"{file} cannot be used: it has other buckets of positions")
     return lengths

@@ -11,7 +11,6 @@ class Metric:
     Attributes:
         name: its column in metrics.csv or table.csv, and its key in W&B.
         title: its name in tables and on axes.
-        digits: decimals shown in tables.
         share: whether it is between 0 and 1.
     """
 
@@ -20,7 +19,6 @@ class Metric:
     unit: str
     definition: str
     measured: str
-    digits: int = 3
     share: bool = False
 
     @property
@@ -30,11 +28,11 @@ class Metric:
 
 
 LOGGED = (
-    Metric("step", "step", "", "optimiser updates so far", "counted from 1", 0),
-    Metric("tokens", "tokens", "", "tokens trained on so far", "steps times tokens per batch, over all devices", 0),
+    Metric("step", "step", "", "optimiser updates so far", "counted from 1"),
+    Metric("tokens", "tokens", "", "tokens trained on so far", "steps times tokens per batch, over all devices"),
     Metric(
         "seconds", "training time", "s", "wall-clock time of the training steps so far",
-        "without validation, checkpoints and interruptions", 0,
+        "without validation, checkpoints and interruptions",
     ),
     Metric(
         "train_loss", "training loss", "nats per token", "cross-entropy of the training batches",
@@ -44,14 +42,14 @@ LOGGED = (
         "val_loss", "validation loss", "nats per token", "cross-entropy of held-out text",
         "mean over fixed windows, the same at the same steps for every run",
     ),
-    Metric("learning_rate", "learning rate", "", "the optimiser's learning rate", "at this step", 5),
+    Metric("learning_rate", "learning rate", "", "the optimiser's learning rate", "at this step"),
     Metric(
         "gradient_norm", "gradient norm", "", "L2 norm of the gradient of all parameters",
         "before clipping, at this step",
     ),
     Metric(
         "tokens_per_s", "throughput", "tokens/s", "tokens trained on per second of training time",
-        "since the previous row, over all devices; for a run, over all of it; for a scheme, the median of its runs", 0,
+        "since the previous row, over all devices; for a run, over all of it; for a scheme, the median of its runs",
     ),
     Metric(
         "mfu", "model FLOPs utilisation", "", "the model's FLOPs per second as a fraction of the chip's peak",
@@ -61,13 +59,13 @@ LOGGED = (
         "previous_token", "previous-token score", "",
         "the attention that a token gives to the token before it (previous-token head, Olsson et al. 2022)",
         "mean over the second half of fixed validation windows, for the highest-scoring head; uniform attention over n "
-        "tokens scores 1/n", 2, True,
+        "tokens scores 1/n", True,
     ),
     Metric(
         "induction", "induction score", "",
         "the attention that a token gives to the token that followed its earlier occurrence (prefix matching, Olsson "
         "et al. 2022)",
-        "mean over the second half of repeated random sequences, for the highest-scoring head", 3, True,
+        "mean over the second half of repeated random sequences, for the highest-scoring head", True,
     ),
     Metric(
         "position_share", "share of the position encoding", "",
@@ -78,7 +76,7 @@ LOGGED = (
         "val_loss_se", "standard error of the validation loss", "nats per token",
         "uncertainty of the mean over the validation windows as an estimate of that over the whole validation text",
         "standard deviation over validation batches, over the square root of their number; all runs use the same "
-        "windows, so differences between runs are more precise than this", 4,
+        "windows, so differences between runs are more precise than this",
     ),
 )  # fmt: skip
 """The columns of metrics.csv."""
@@ -91,16 +89,16 @@ DERIVED = (
     Metric(
         "steps", "steps to a loss", "", "the first step at which the running minimum of the validation loss is at or "
         "under that loss",
-        "interpolated between validations; not reached if it never is", 0,
+        "interpolated between validations; not reached if it never is",
     ),
     Metric(
         "speed_up_steps", "speed-up in steps", "",
         "the baseline's steps to a loss divided by the scheme's: how many times fewer steps the scheme needs",
-        "seed by seed at the baseline's own loss; geometric mean, Student's interval on the logarithms", 2,
+        "seed by seed at the baseline's own loss; geometric mean, Student's interval on the logarithms",
     ),
     Metric(
         "speed_up_seconds", "wall-clock speed-up", "", "the baseline's training time to a loss divided by the scheme's",
-        "as for the speed-up in steps", 2,
+        "as for the speed-up in steps",
     ),
 )  # fmt: skip
 """Columns that a comparison adds in table.csv."""

@@ -92,9 +92,22 @@ def check_types(source: Path | str, content: Any, expected: Any) -> Any:
 def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
     text = read_text(file)
     try:
-        return parse(text)
+        content = parse(text)
+        _check_integers(content)
+        return content
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{file} cannot be read: {' '.join(str(error).split())[:200]}") from error
+
+
+def _check_integers(content: Any) -> None:
+    """Refuse integers of more than 64 bits, of which arithmetic and even printing may fail."""
+    if isinstance(content, int) and content.bit_length() > 64:
+        raise ValueError("it has an integer of more than 64 bits")
+    if isinstance(content, Mapping):
+        content = (*content.keys(), *content.values())
+    if isinstance(content, list | tuple | set):
+        for item in content:
+            _check_integers(item)
 
 
 def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
