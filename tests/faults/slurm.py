@@ -15,6 +15,7 @@ Fault = Callable[[Cluster, Held, str], None]
 
 def preempted(cluster: Cluster, run: Held, job: str) -> None:  # noqa: ARG001
     cluster.preempt()
+    run.preempted()
 
 
 def signalled(cluster: Cluster, run: Held, job: str) -> None:

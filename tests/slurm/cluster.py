@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,19 @@ class Held:
 
     def go_on(self) -> None:
         os.kill(self.process, signal.SIGCONT)
+
+    def preempted(self) -> None:
+        """Wait for SLURM's SIGTERM, before which it sends SIGCONT: the run could end in between on a busy machine."""
+        with suppress(ProcessLookupError, FileNotFoundError, TimeoutError):  # it may have received it already
+            wait_for(lambda: self._status("State") != "T")
+            os.kill(self.process, signal.SIGSTOP)
+            wait_for(lambda: int(self._status("ShdPnd"), 16) >> (signal.SIGTERM - 1) & 1, seconds=3)
+        with suppress(ProcessLookupError):
+            self.go_on()
+
+    def _status(self, field: str) -> str:
+        text = Path("/proc", str(self.process), "status").read_text()
+        return text.partition(f"\n{field}:")[2].split()[0]
 
     def kill(self) -> None:
         """As it is killed by what gives no warning."""

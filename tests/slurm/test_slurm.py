@@ -38,8 +38,7 @@ def six(cluster: Cluster) -> tuple[int, str, str]:
     """
     sweep = cluster.sweep("six", "pos=rope,none", "seed=0,1,2", *ON_SLURM)
     jobs = jobs_of(sweep)
-    for seed in (0, 1):
-        cluster.held_still("six", "rope", seed)  # until SLURM sends SIGCONT, before its SIGTERM
+    preempted = [cluster.held_still("six", "rope", seed) for seed in (0, 1)]
     cluster.preempt()
 
     def signalled(scheme: str, seed: int, job: str, name: str) -> None:
@@ -49,6 +48,7 @@ def six(cluster: Cluster) -> tuple[int, str, str]:
 
     with ThreadPoolExecutor() as pool:
         faults = [
+            *(pool.submit(run.preempted) for run in preempted),
             pool.submit(signalled, "rope", 2, jobs[2], "USR1"),
             pool.submit(lambda: cluster.held_still("six", "none", 1).kill()),
             pool.submit(signalled, "none", 0, jobs[3], "TERM"),

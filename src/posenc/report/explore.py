@@ -12,7 +12,7 @@ from typing_extensions import TypedDict  # required by pydantic before Python 3.
 
 from posenc.analysis.convergence import band, mean
 from posenc.analysis.results import BACKBONE, SEARCH, CurveRow
-from posenc.bounds import PositiveInt
+from posenc.bounds import Positive
 from posenc.errors import UserError
 from posenc.report.looks import looks
 from posenc.report.page import render
@@ -32,7 +32,7 @@ class _ReportRow(TypedDict):
     scheme: str
     setting: str
     seed: int
-    tokens: PositiveInt
+    tokens: Positive  # rounded, as 1.14688e+06
     val_loss: FiniteFloat
 
 
@@ -95,7 +95,7 @@ def _rows(file: Path) -> Sequence[Mapping[str, Any]]:
     if "pos" in columns:
         return read_rows(file, CurveRow)
     rows = read_rows(file, _ReportRow)
-    budget = max(row["tokens"] for row in rows)
+    budget = int(max(row["tokens"] for row in rows))
     return [_as_in_a_study(row, budget) for row in rows]
 
 
@@ -112,7 +112,7 @@ def _as_in_a_study(row: _ReportRow, budget: int) -> dict[str, Any]:
         "pos": row["scheme"],
         "seed": row["seed"],
         "tokens": budget,
-        "at_tokens": row["tokens"],
+        "at_tokens": int(row["tokens"]),
         "val_loss": row["val_loss"],
     }
 
