@@ -33,6 +33,7 @@ def folder(tmp_path_factory):
     arms = ["pos=rope", "pos=sinusoidal pos.scale=0.1"]
     plan = {
         "experiment": "claim_map",
+        "precision": "32-true",
         "unit": 10,
         "search_seeds": [9],
         "blocks": [{"units": [1], "seeds": [0], "arms": arms}],
@@ -112,13 +113,23 @@ def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, t
         assert sum(str(place) in line for line in said) == 1, said
 
 
+def test_runs_in_another_precision_are_left_out(folder, tmp_path, capsys):
+    plan = (folder / "kept" / "plan.yaml").read_text()
+    (tmp_path / "plan.yaml").write_text(plan.replace("32-true", "bf16-mixed"))
+    with pytest.raises(SystemExit):
+        main([str(folder / "runs"), "--results", str(tmp_path)])
+    said = capsys.readouterr().err.splitlines()
+    assert [" was trained in 32-true, not in bf16-mixed; left out" in line for line in said] == [True, True, False]
+
+
 def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     blocks = [
         {"arms": ["pos=rope", "pos=sinusoidal optim.lr=0.006"]},
         {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003"},
         {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003", "units": [9]},
     ]
-    plan = {"experiment": "claim_map", "unit": 10, "units": [1], "seeds": [0], "search_seeds": [9], "blocks": blocks}
+    shared = {"experiment": "claim_map", "precision": "32-true", "search_seeds": [9]}
+    plan = {**shared, "unit": 10, "units": [1], "seeds": [0], "blocks": blocks}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
     study = Study(tmp_path)
     found = rows(Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc") for line in study.lines())

@@ -16,7 +16,7 @@ from posenc.storage.csv_files import to_csv
 
 PLAN: dict[str, Any] = {
     "experiment": "why", "unit": 1200, "units": [1], "seeds": [0, 1, 2], "search_seeds": [], "levels": [3.0, 1.0],
-    "reference": "rope",
+    "reference": "rope", "precision": "32-true",
     "blocks": [
         {"what": "Compared", "arms": {"rope": "pos=rope", "none": "pos=none"}},
         {
@@ -115,8 +115,8 @@ def test_a_whole_number_may_be_written_with_a_point(folder, tmp_path):
 def test_every_run_without_a_row_is_to_be_trained(folder, capsys):
     main(["--results", str(folder), "--todo", *text(folder, "a")])
     assert capsys.readouterr().out.splitlines() == [  # the others have a row
-        "experiment=why pos=none intervention=offset_bias intervention.strength=6 steps=1200 seed=2 data=text "
-        f"data.path={folder}/a.txt"
+        "experiment=why pos=none intervention=offset_bias intervention.strength=6 trainer.precision=32-true "
+        f"steps=1200 seed=2 data=text data.path={folder}/a.txt"
     ]
 
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any, Literal, NotRequired
 
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -55,7 +55,8 @@ class Study:
         """The arguments of train.py for every run of some blocks of the plan, by default of all, in its order."""
         for block in self.plan["blocks"] if blocks is None else blocks:
             for units, seed, arm in itertools.product(block["units"], block["seeds"], block["arms"].values()):
-                yield [self.experiment, *arm.split(), f"steps={units * block['unit']}", f"seed={seed}"]
+                budget = (f"steps={units * block['unit']}", f"seed={seed}")
+                yield [self.experiment, *arm.split(), f"trainer.precision={self.plan['precision']}", *budget]
 
     def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
         """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
@@ -159,6 +160,9 @@ class Study:
         runs, unreadable = finished_runs(folders)
         found, notices = [], list(unreadable)
         for run in runs:
+            if (precision := run.setting.get("precision")) != self.plan["precision"]:
+                notices.append(f"{run.source} was trained in {precision}, not in {self.plan['precision']}; left out")
+                continue
             try:
                 own = _defaults(self.experiment, run.scheme, run.setting.get("intervention", "none"))
                 found.append((run, result_of(run, own, self.plan["search_seeds"])))
@@ -190,6 +194,7 @@ class _Plan(TypedDict):
     """The keys of every plan."""
 
     experiment: str
+    precision: Literal["32-true", "bf16-mixed"]
     search_seeds: list[int]
     blocks: list[dict[str, Any]]
     corpora: NotRequired[dict[str, str]]
