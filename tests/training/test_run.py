@@ -49,6 +49,7 @@ def test_every_scheme_learns_more_than_position_free_statistics(scheme, trained)
     added = [bool(row["position_share"]) for row in read_csv(run / "metrics.csv")]
     assert added == [scheme in ("learned", "sinusoidal_matched")] * 3
     assert f"written to       {run}" in printed
+    assert f" 150 steps, {summary['precision']} on " in printed
     for word in ("validation loss", "bits per byte", "speed"):
         assert printed.count(f"\n  {word}  ") == len(LEARNING)
 

@@ -106,7 +106,8 @@ class TrainingRun:
         """Train, starting from the newest intact checkpoint if there is one."""
         checkpoint = broadcast(partial(_newest, self.directory))
         title = f"{self.directory.scheme}, seed {self.settings.seed}: {self.parameters / 1e6:.2f}M parameters"
-        print(f"{title}, {self.settings.steps} steps in {self.directory.path}", flush=True)
+        arithmetic = f"{self.trainer.precision} on {self.device.type}"
+        print(f"{title}, {self.settings.steps} steps, {arithmetic}, in {self.directory.path}", flush=True)
         if checkpoint is not None:
             print(f"Resuming from {Path(checkpoint).name}.", flush=True)
         self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
