@@ -13,6 +13,7 @@ from posenc.analysis.results import rows as rows_of
 from posenc.analysis.study import Study
 from posenc.commands.why import main
 from posenc.storage.csv_files import to_csv
+from tests.conftest import only
 
 PLAN: dict[str, Any] = {
     "experiment": "why", "unit": 1200, "units": [1], "seeds": [0, 1, 2], "search_seeds": [], "levels": [3.0, 1.0],
@@ -84,6 +85,33 @@ def test_names_that_are_not_all_numbers_are_bars_and_the_reference_has_no_advant
     page = (tmp_path / "README.md").read_text()
     assert "| two | 3 | 50% (50% to 50%) |" in page
     assert "| rope | 3 | not reached by 3 of 3 |" in page
+
+
+def test_the_page_has_the_previous_token_score_of_each_layer(folder, tmp_path):
+    study = Study(shutil.copytree(folder, tmp_path / "why"))
+    keys = [result.key for result in study.results if result.pos == "none" and result.setting == "backbone"]
+    rows = [[*key, layer, 0.1 * layer] for key in keys for layer in (1, 2)]
+    with (study.folder / "heads.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([[*KEY_COLUMNS, "layer", "previous_token"], *rows])
+    main(["--results", str(study.folder)])
+    page = (study.folder / "README.md").read_text()
+    assert "| arm | seeds | layer 1 | layer 2 |" in page
+    assert "| none | 3 | 0.100 (0.100–0.100) | 0.200 (0.200–0.200) |" in page
+    assert page.count("layer 2") == 1
+
+
+def test_the_best_head_of_each_layer_of_a_finished_run_is_added_once(folder, tmp_path, train):
+    short = ["steps=20", "eval_every=10", "log_every=10", "attention_every=10", "eval_windows=4", "context=64"]
+    assert train("experiment=why", "trainer=cpu", *short).returncode == 0
+    study = shutil.copytree(folder, tmp_path / "why")
+    for _ in range(2):
+        main([str(tmp_path / "runs"), "--results", str(study)])
+    with only(tmp_path / "runs" / "why" / "rope").joinpath("attention.csv").open() as file:
+        heads = [row for row in csv.DictReader(file) if row["step"] == "20"]
+    best = {layer: max(float(head["1"]) for head in heads if head["layer"] == str(layer - 1)) for layer in range(1, 5)}
+    with (study / "heads.csv").open() as file:
+        added = [(int(row["layer"]), float(row["previous_token"])) for row in csv.DictReader(file)]
+    assert added == [*best.items()]
 
 
 def test_what_people_found_opens_the_page(folder):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Lt
+from annotated_types import Ge, Le, Lt
 from pydantic import FiniteFloat
 from scipy import stats
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
@@ -136,6 +136,17 @@ def curve_rows(run: Run, result: Result) -> list[dict[str, object]]:
     return [{**named, "at_tokens": int(tokens), "val_loss": round(loss, 5)} for tokens, loss in measured]
 
 
+def head_rows(run: Run, result: Result) -> list[dict[str, object]]:
+    """The attention heads at the end of a run as rows of heads.csv; none if they were not measured."""
+    named = dict(zip(KEY_COLUMNS, result.key, strict=True))
+    best: dict[int, float] = {}
+    for head in run.heads:
+        if head["step"] == run.last_step:
+            layer = int(head["layer"]) + 1
+            best[layer] = max(best.get(layer, 0.0), head["1"])
+    return [{**named, "layer": layer, "previous_token": score} for layer, score in best.items()]
+
+
 class _RunRow(TypedDict):
     """A row about a run: its key, in KEY_COLUMNS."""
 
@@ -161,6 +172,13 @@ class AblationRow(_RunRow):
 
     masked_offset: NonNegativeInt
     val_loss: FiniteFloat
+
+
+class HeadRow(_RunRow):
+    """A row of heads.csv: the highest previous-token score of a layer's heads at the end of a run; layers from 1."""
+
+    layer: PositiveInt
+    previous_token: Annotated[FiniteFloat, Ge(0), Le(1)]
 
 
 class NGramRow(TypedDict):

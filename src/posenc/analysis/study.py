@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, TypeVar
 
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict  # required by pydantic before Python 3.
 from posenc.analysis.results import (
     KEY_COLUMNS,
     CurveRow,
+    HeadRow,
     Key,
     Result,
     corpus_of,
@@ -34,6 +35,8 @@ from posenc.errors import UserError, first_line
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_rows, to_csv
 from posenc.storage.reading import check_types, leaves, read_mapping
+
+_Row = TypeVar("_Row", CurveRow, HeadRow)
 
 
 class Study:
@@ -112,17 +115,27 @@ class Study:
 
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
         """Steps and losses of an arm's finished runs on a corpus, by seed; the budget is the experiment's."""
-        line = (self.experiment, *arm.split())
-        key = dict(zip(KEY_COLUMNS, self.key(line, corpus), strict=True))
-        del key["seed"]
-        tokens_per_step = _flat(line)["batch_size"] * _flat(line)["context"]
+        setting = _flat((self.experiment, *arm.split()))
+        tokens_per_step = setting["batch_size"] * setting["context"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
-        for row in self._curve_rows:
-            if key.items() <= row.items():
-                steps, losses = curves.setdefault(row["seed"], ([], []))
-                steps.append(row["at_tokens"] / tokens_per_step)
-                losses.append(row["val_loss"])
+        for row in self._of_arm(self._curve_rows, arm, corpus):
+            steps, losses = curves.setdefault(row["seed"], ([], []))
+            steps.append(row["at_tokens"] / tokens_per_step)
+            losses.append(row["val_loss"])
         return curves
+
+    def heads(self, arm: str, corpus: str) -> dict[int, list[float]]:
+        """The highest previous-token score of an arm's finished runs on a corpus, by layer, one for each seed."""
+        scores: dict[int, list[float]] = {}
+        for row in self._of_arm(self._head_rows, arm, corpus):
+            scores.setdefault(row["layer"], []).append(row["previous_token"])
+        return scores
+
+    def _of_arm(self, rows: Sequence[_Row], arm: str, corpus: str) -> list[_Row]:
+        """The rows about an arm's runs on a corpus; the budget is the experiment's."""
+        key = dict(zip(KEY_COLUMNS, self.key((self.experiment, *arm.split()), corpus), strict=True))
+        del key["seed"]
+        return [row for row in rows if key.items() <= row.items()]
 
     @cached_property
     def _curve_rows(self) -> list[CurveRow]:
@@ -130,6 +143,10 @@ class Study:
         if self.results and not rows:
             raise UserError(f"{self.folder / 'curves.csv'} has no curves of the runs in runs.csv: restore it")
         return rows
+
+    @cached_property
+    def _head_rows(self) -> list[HeadRow]:
+        return read_rows(self.folder / "heads.csv", HeadRow)
 
     def add_runs(self, folders: Sequence[Path]) -> list[str]:
         """Add the finished runs in some folders to runs.csv and curves.csv; returns notices for what is left out.

@@ -84,12 +84,14 @@ class Group:
         origin: the name of the origin; None for the group of origins and references.
         axis: the quantity of which the arms' names are values, if they are numbers; otherwise None.
         effects: by name, for each arm that has been trained.
+        heads: by name, for each arm whose attention was measured: the highest previous-token score by layer.
     """
 
     what: str
     origin: str | None
     axis: str | None
     effects: Mapping[str, Effect]
+    heads: Mapping[str, Mapping[int, Estimate]]
 
     @property
     def explains(self) -> bool:
@@ -121,5 +123,12 @@ def groups(study: Study, corpus: str) -> list[Group]:
             for name, arm in block["arms"].items()
         }
         known = {name: one for name, one in effects.items() if one}
-        result.append(Group(block["what"], block.get("from"), block.get("axis"), known))
+        heads = {str(name): _scores(study.heads(arm, corpus)) for name, arm in block["arms"].items()}
+        measured = {name: scores for name, scores in heads.items() if scores}
+        result.append(Group(block["what"], block.get("from"), block.get("axis"), known, measured))
     return result
+
+
+def _scores(heads: Mapping[int, Sequence[float]]) -> dict[int, Estimate]:
+    """The mean over seeds in each layer."""
+    return {layer: mean(scores, share=True) for layer, scores in heads.items()}

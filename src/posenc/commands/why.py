@@ -1,7 +1,7 @@
 """Update and plot the study of interventions: `python -m posenc.why runs/why`."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,8 @@ from posenc.config.command_line import Arguments
 from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:
+    from posenc.analysis.results import Result
+    from posenc.analysis.runs import Run
     from posenc.analysis.study import Study
 
 
@@ -21,12 +23,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="token cache; default: %(default)s")
     with command_line(parser, Path("results/why"), arguments) as (given, study):
+        add_heads(study, given.folders)
         if given.ablate:
             ablate(study, given.folders, given.cache)
         if given.todo is None:
             from posenc.report.why import write
 
             print(f"Results: {write(study)}")
+
+
+def add_heads(study: "Study", folders: Sequence[Path]) -> None:
+    """Add the previous-token scores of each finished run to heads.csv; existing rows are kept."""
+    from posenc.analysis.results import HeadRow, head_rows
+
+    _add_rows(study, folders, "heads.csv", HeadRow, head_rows)
 
 
 def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
@@ -37,16 +47,11 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
     from posenc.analysis.results import BACKBONE, KEY_COLUMNS, AblationRow
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
-    from posenc.storage.atomic import atomic_write
-    from posenc.storage.csv_files import read_rows, to_csv
     from posenc.storage.resource_errors import resource_errors
 
-    file = study.folder / "ablation.csv"
-    rows: list[Mapping[str, Any]] = [*read_rows(file, AblationRow)]
-    known = {tuple(row[name] for name in KEY_COLUMNS) for row in rows}
-    for run, result in study.finished(folders)[0]:
-        if result.setting != BACKBONE or result.key in known:
-            continue
+    def ablated(run: "Run", result: "Result") -> list[dict[str, object]]:
+        if result.setting != BACKBONE:
+            return []
         named = dict(zip(KEY_COLUMNS, result.key, strict=True))
         try:
             with resource_errors():
@@ -54,9 +59,30 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
                 losses = losses_without(trained, trained.validation_text(cache))
         except (UserError, RunError) as error:
             print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr)
-            continue
-        rows += [{**named, "masked_offset": offset, "val_loss": round(loss, 5)} for offset, loss in losses.items()]
-        atomic_write(file, to_csv(list(rows[0]), rows))
+            return []
+        return [{**named, "masked_offset": offset, "val_loss": round(loss, 5)} for offset, loss in losses.items()]
+
+    _add_rows(study, folders, "ablation.csv", AblationRow, ablated)
+
+
+def _add_rows(
+    study: "Study",
+    folders: Sequence[Path],
+    name: str,
+    row: type[Any],
+    rows_of: "Callable[[Run, Result], list[dict[str, object]]]",
+) -> None:
+    """Add the rows of each finished run that has none in a table of the study, which is written after each run."""
+    from posenc.analysis.results import KEY_COLUMNS
+    from posenc.storage.atomic import atomic_write
+    from posenc.storage.csv_files import read_rows, to_csv
+
+    rows: list[Mapping[str, Any]] = [*read_rows(study.folder / name, row)]
+    known = {tuple(one[column] for column in KEY_COLUMNS) for one in rows}
+    for run, result in study.finished(folders)[0]:
+        if result.key not in known and (added := rows_of(run, result)):
+            rows += added
+            atomic_write(study.folder / name, to_csv(list(rows[0]), rows))
 
 
 if __name__ == "__main__":

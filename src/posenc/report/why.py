@@ -15,6 +15,7 @@ from posenc.report import figures, formatting
 from posenc.report.figures import STYLE, label
 from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
+from posenc.storage.metrics import METRICS
 from posenc.storage.reading import read_text
 
 INTRODUCTION = """\
@@ -22,7 +23,8 @@ Each intervention adds one of RoPE's properties to a model without RoPE, or remo
 advantage is 0 % for the arm that it is compared with and 100 % for RoPE, in the logarithm of the steps to the lowest
 loss of that arm, seed by seed. Intervals are Student's t over seeds, 95 %, and cover seeds only; with fewer than three
 seeds there is no interval. `plan.yaml` has the command line of every arm, `runs.csv` a row for each run, `curves.csv`
-every validation. Generated with `python -m posenc.why`."""
+every validation, `heads.csv` previous-token scores, `ablation.csv` losses with single offsets masked. Generated with
+`python -m posenc.why`."""
 
 FINDINGS = "findings.md"
 """Optional introduction of README.md, written by hand."""
@@ -44,7 +46,7 @@ def write(study: Study) -> Path:
         if any(group.explains for group in explained):
             figures.save(figure(explained), study.folder / f"{corpus}.png")
             drawn = f"![The share of RoPE's advantage that an arm has with each intervention]({corpus}.png)"
-            text += [f"## {study.title(corpus)}", drawn, table(explained, study.plan["levels"])]
+            text += [f"## {study.title(corpus)}", drawn, table(explained, study.plan["levels"]), *heads(explained)]
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
     return file
 
@@ -134,6 +136,27 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
             rows.append([f"**{group.what}{against}**", *[""] * (len(heads) - 1)])
         rows += [[name, *_cells(found, group.explains)] for name, found in group.effects.items()]
     return markdown(Table("", heads, rows))
+
+
+def heads(groups: Sequence[Group]) -> list[str]:
+    """The paragraphs on the previous-token scores, one row per arm with a measurement and one column per layer."""
+    layers = sorted({layer for group in groups for scores in group.heads.values() for layer in scores})
+    if not layers:
+        return []
+    metric = METRICS["previous_token"]
+    rows = []
+    for group in groups:
+        if group.heads:
+            rows.append([f"**{group.what}**", *[""] * (len(layers) + 1)])
+        for name, scores in group.heads.items():
+            cells = [formatting.interval(scores.get(layer)) for layer in layers]
+            rows.append([name, str(max(score.seeds for score in scores.values())), *cells])
+    columns = ["arm", "seeds", *(f"layer {layer}" for layer in layers)]
+    return [
+        "### Previous-token heads",
+        f"The {metric.title} at the end, by layer: {metric.definition}; {metric.measured}.",
+        markdown(Table("", columns, rows)),
+    ]
 
 
 def _cells(found: Effect, explains: bool) -> list[str]:
