@@ -2,6 +2,3 @@
 
 from posenc.distributed.group import broadcast, first_to_report, named_peer_failures, rank_zero_first, report_error
 from posenc.distributed.rank import adopt_srun, rank_zero_output, this_rank
-
-__all__ = ["adopt_srun", "broadcast", "first_to_report", "named_peer_failures"]
-__all__ += ["rank_zero_first", "rank_zero_output", "report_error", "this_rank"]

@@ -7,15 +7,3 @@ from posenc.interventions.base import Intervention, nothing
 from posenc.interventions.embeddings import FollowingAmplitude, Smear
 from posenc.interventions.layers import EncodingInQK, KeyShift, OnlyLayers
 from posenc.interventions.offsets import OffsetBias, OffsetMask
-
-__all__ = [
-    "EncodingInQK",
-    "FollowingAmplitude",
-    "Intervention",
-    "KeyShift",
-    "OffsetBias",
-    "OffsetMask",
-    "OnlyLayers",
-    "Smear",
-    "nothing",
-]

@@ -4,5 +4,3 @@ from posenc.model.attention import Softmax
 from posenc.model.block import Family
 from posenc.model.linear_attention import Linear
 from posenc.model.transformer import Transformer
-
-__all__ = ["Family", "Linear", "Softmax", "Transformer"]

@@ -1,5 +1,3 @@
 """Training objectives, sampling, and n-gram baselines."""
 
 from posenc.objectives.objective import IGNORE_INDEX, Causal, Masked, Objective
-
-__all__ = ["IGNORE_INDEX", "Causal", "Masked", "Objective"]

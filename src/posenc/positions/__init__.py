@@ -6,23 +6,3 @@ from posenc.positions.bias import T5, Alibi, Fire, Kerple
 from posenc.positions.content import Contextual, Forgetting
 from posenc.positions.polar import Polar
 from posenc.positions.rotary import Bounded, NopeHybrid, Rotary, TrainedFrequencies, Truncated, Xpos, permute_layout
-
-__all__ = [
-    "T5",
-    "Alibi",
-    "Bounded",
-    "Contextual",
-    "Fire",
-    "Forgetting",
-    "Kerple",
-    "Learned",
-    "NopeHybrid",
-    "Polar",
-    "PositionScheme",
-    "Rotary",
-    "Sinusoidal",
-    "TrainedFrequencies",
-    "Truncated",
-    "Xpos",
-    "permute_layout",
-]
