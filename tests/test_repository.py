@@ -62,11 +62,19 @@ def test_a_package_imports_only_those_below_it():
     assert there == below
 
 
-def test_the_position_schemes_import_torch_and_nothing_else():
-    imported = set()
-    for file in (ROOT / "src" / "posenc" / "positions").glob("*.py"):
-        imported |= set(re.findall(r"^ *(?:from|import) (\w+)", file.read_text(), re.MULTILINE))
-    assert imported - sys.stdlib_module_names == {"torch", "posenc"}  # and of posenc only positions: see above
+def test_the_position_schemes_import_what_the_readme_installs_for_them_and_nothing_else():
+    install = re.search(r"schemes need only .*?`pip install (.+?)`", read("README.md"), re.DOTALL)
+    assert install is not None
+    given = [name.replace("-", "_") for name in install.group(1).split()]
+    script = f"""
+import sys, {", ".join(given)}
+top_level = lambda: {{name.partition(".")[0] for name in sys.modules}}
+before = top_level()
+import posenc.positions
+print(*(top_level() - before - sys.stdlib_module_names))
+"""
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["posenc"]
 
 
 @pytest.mark.parametrize("package", ["positions", "interventions", "model"])
