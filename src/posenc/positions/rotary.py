@@ -17,6 +17,8 @@ LARGEST_GROWTH = 116
 class Rotary(PositionScheme):
     """Rotate each plane of q and k by m theta_i, so that q.k depends on the offset alone (section 3.2, equation 34).
 
+    Subclasses take the same arguments and raise the same errors, besides their own.
+
     Args:
         head_dim: Dh.
         base: theta_i = base^(-2i/d), d the number of rotated channels.
@@ -28,6 +30,8 @@ class Rotary(PositionScheme):
             base is not positive.
     """
 
+    angle_table: type[AngleTable] | type[TrainedAngles] = AngleTable
+    """The module that computes the angles m theta_i of positions m, for theta (n,), float64, one per plane."""
     angles: AngleTable | TrainedAngles
 
     def __init__(
@@ -51,10 +55,6 @@ class Rotary(PositionScheme):
         self.layout = layout
         self.angles = self.angle_table(frequencies(self.rotated, base))
 
-    def angle_table(self, theta: Tensor) -> AngleTable | TrainedAngles:
-        """The module that computes the angles m theta_i of positions m, for theta (n,), float64, one per plane."""
-        return AngleTable(theta)
-
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
         cos, sin = self.angles(positions)
@@ -71,10 +71,9 @@ class Bounded(Rotary):
 
     Args:
         longest: n. Offsets in a sequence of n tokens are at most n - 1.
-        head_dim, base, layout, fraction: as in `Rotary`.
 
     Raises:
-        ValueError: if longest is below 1, and as `Rotary`.
+        ValueError: if longest is below 1.
     """
 
     def __init__(
@@ -98,10 +97,6 @@ class Truncated(Rotary):
 
     Args:
         kept: p, the fraction of planes that is rotated: the fastest. 1 is RoPE, 0 is no positions.
-        head_dim, base, layout, fraction: as in `Rotary`.
-
-    Raises:
-        ValueError: as `Rotary`.
     """
 
     def __init__(
@@ -123,16 +118,9 @@ class TrainedFrequencies(Rotary):
 
     LeRoPE's parametrisation is not available to us; in the logarithm no frequency changes its sign, and an optimiser
     step changes fast and slow frequencies by the same factor. Angles are in float64, which MPS lacks.
-
-    Args:
-        head_dim, base, layout, fraction: as in `Rotary`.
-
-    Raises:
-        ValueError: as `Rotary`.
     """
 
-    def angle_table(self, theta: Tensor) -> TrainedAngles:
-        return TrainedAngles(theta)
+    angle_table = TrainedAngles
 
     def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
         for weight in self.angles.parameters():
@@ -146,10 +134,9 @@ class NopeHybrid(Rotary):
 
     Args:
         every: every `every`-th layer has no positions.
-        head_dim, base, layout, fraction: as in `Rotary`.
 
     Raises:
-        ValueError: if every is below 2, and as `Rotary`.
+        ValueError: if every is below 2.
     """
 
     def __init__(
@@ -184,10 +171,9 @@ class Xpos(Rotary):
     Args:
         gamma: smaller values make the fast planes decay faster.
         scale_base: S, in positions; larger values make all planes decay slower.
-        head_dim, base, layout, fraction: as in `Rotary`.
 
     Raises:
-        ValueError: if gamma or scale_base is not positive, and as `Rotary`.
+        ValueError: if gamma or scale_base is not positive.
     """
 
     causal_only = True
@@ -211,7 +197,6 @@ class Xpos(Rotary):
         self.decay = DecayTable(zeta, scale_base, reach=self.max_length // 2)
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
         cos, sin = self.angles(positions)
         middle = torch.div(positions.amin() + positions.amax(), 2, rounding_mode="floor")
         decay = self.decay(positions - middle)
