@@ -15,7 +15,6 @@ class Smear(Intervention):
     The previous token is available without attention.
 
     Args:
-        scheme: the wrapped scheme.
         share: factor of the previous embedding.
     """
 

@@ -17,7 +17,6 @@ class OnlyLayers(Intervention):
     """A scheme in the given layers only; the others have no positions, and their parameters are not trained.
 
     Args:
-        scheme: the wrapped scheme.
         in_layers: layer indices, from 0.
 
     Raises:
@@ -48,7 +47,6 @@ class KeyShift(Intervention):
     Keys are shifted before a rotary scheme rotates them, so that only their content is shifted, not their position.
 
     Args:
-        scheme: the wrapped scheme.
         fraction: fraction of the channels that is shifted.
     """
 
@@ -68,7 +66,6 @@ class EncodingInQK(Intervention):
     """Sines and cosines added to the queries and keys of every layer instead of the embeddings.
 
     Args:
-        scheme: the wrapped scheme.
         head_dim: Dh, even.
         scale: amplitude.
         base: the longest wavelength is 2 pi base.

@@ -66,7 +66,6 @@ class OffsetBias(_AtOffsets):
     """Adds a fixed bias to the logits at given offsets; offset 1 makes previous-token heads.
 
     Args:
-        scheme: the wrapped scheme.
         heads: H.
         offsets: distances from the query back to the key.
         strength: the bias.
@@ -94,7 +93,7 @@ class OffsetMask(_AtOffsets):
     """Masks attention at given offsets; a token can always attend to itself.
 
     Args:
-        scheme, heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`, but in all heads by default.
+        heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`, but in all heads by default.
     """
 
     strength = -torch.inf

@@ -52,7 +52,6 @@ class Alibi(PositionScheme):
         self.slopes = ExactTable(torch.tensor(slopes(heads), dtype=torch.float64))
 
     def bias(self, positions: Tensor) -> Tensor:
-        """positions (T,) -> (H, T, T), float32."""
         return -self.slopes.table[:, None, None] * relative_positions(positions).abs()
 
 
@@ -119,7 +118,6 @@ class T5(PositionScheme):
         nn.init.normal_(self.table.weight, std=EMBEDDING_STD, generator=generator)
 
     def bias(self, positions: Tensor) -> Tensor:
-        """positions (T,) -> (H, T, T)."""
         clamped = relative_positions(positions).clamp(-self.max_distance, self.max_distance)
         biases = self.scale * self.table(self.buckets[clamped + self.max_distance])
         return biases.permute(2, 0, 1).contiguous()  # fused attention kernels need adjacent keys
@@ -148,7 +146,6 @@ class Kerple(PositionScheme):
         nn.init.uniform_(self.r2, 0, 1, generator)
 
     def bias(self, positions: Tensor) -> Tensor:
-        """positions (T,) -> (H, T, T), float32."""
         r1, r2 = (self._clamped(rate.float())[:, None, None] for rate in (self.r1, self.r2))
         return -r1 * torch.log1p(r2 * relative_positions(positions).abs())
 
@@ -191,7 +188,6 @@ class Fire(PositionScheme):
                 nn.init.uniform_(weight, -bound, bound, generator)
 
     def bias(self, positions: Tensor) -> Tensor:
-        """positions (T,) -> (H, T, T), float32."""
         longest = torch.maximum(self.log_threshold.float().exp(), positions.float())
         c = self.c.float().abs()
         distance = torch.log1p(c * relative_positions(positions).clamp(min=0)) / torch.log1p(c * longest)[:, None]
