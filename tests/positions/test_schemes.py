@@ -26,7 +26,6 @@ from posenc.positions import (
     Truncated,
     Xpos,
 )
-from posenc.positions.additive import Additive
 from posenc.positions.content import ContextualTable, ForgetGate, PerLayer
 
 HEADS, HEAD_DIM, LENGTH, LAYERS = 4, 16, 12, 2
@@ -166,7 +165,7 @@ def test_a_checkpoint_holds_what_is_trained_and_nothing_else(name):
 
 @every_scheme
 def test_only_one_door_is_open(name):
-    hooks = ("embed", "rotate", "bias", "content_bias")
+    hooks = ("encoding", "rotate", "bias", "content_bias")
     scheme = built(name)
     opened = {
         hook
@@ -196,4 +195,4 @@ def test_every_scheme_is_held_to_these_facts():
         return {kind}.union(*map(below, kind.__subclasses__()))
 
     known = {kind for kind in below(PositionScheme) if kind.__module__.startswith("posenc.positions.")}
-    assert {type(built(name)) for name in SCHEMES} == known - {Additive, PerLayer, ForgetGate, ContextualTable}
+    assert {type(built(name)) for name in SCHEMES} == known - {PerLayer, ForgetGate, ContextualTable}

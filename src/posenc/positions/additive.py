@@ -1,4 +1,4 @@
-"""Schemes that add a vector for each position to the token embeddings: the hook `embed`."""
+"""Schemes that add a vector for each position to the token embeddings: the hook `encoding`."""
 
 import math
 from typing import Literal
@@ -26,18 +26,7 @@ def _amplitude(scale: Scale, matched: float, width: int) -> float | nn.Parameter
     raise ValueError(f"scale={scale} must be 'matched', 'learned' or a positive number")
 
 
-class Additive(PositionScheme):
-    """Adds its encoding to the token embeddings."""
-
-    def encoding(self, positions: Tensor) -> Tensor:
-        """positions (T,) -> (T, D), float32."""
-        raise NotImplementedError
-
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x + self.encoding(positions).to(x.dtype)
-
-
-class Sinusoidal(Additive):
+class Sinusoidal(PositionScheme):
     """Fixed sines and cosines (Vaswani et al. 2017, section 3.5): PE(m, 2i) = sin(m theta_i), PE(m, 2i+1) = cos.
 
     With token embeddings of standard deviation 0.02, the raw amplitude of 1 drowns the tokens at first, and one that
@@ -79,7 +68,7 @@ class Sinusoidal(Additive):
         return super().embed(self.tokens * x, positions)
 
 
-class Learned(Additive):
+class Learned(PositionScheme):
     """A trained vector for each position (Gehring et al. 2017; used in BERT and GPT-2).
 
     Args:

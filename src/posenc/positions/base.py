@@ -23,7 +23,7 @@ class LayerScheme(Protocol):
 
 
 class PositionScheme(nn.Module):
-    """No positions; every other scheme overrides one of the hooks `embed`, `rotate`, `bias`, `content_bias`.
+    """No positions; every other scheme overrides one of the hooks `encoding`, `rotate`, `bias`, `content_bias`.
 
     A scheme that differs by layer overrides `layer`; one that wraps another delegates every hook to it.
 
@@ -39,12 +39,13 @@ class PositionScheme(nn.Module):
     causal_only = False
     rotates = True
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
-        """Add positions to the token embeddings x (B, T, D), once per forward pass, -> (B, T, D)."""
-        return x
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add the encoding to the token embeddings x (B, T, D), once per forward pass, -> (B, T, D)."""
+        encoding = self.encoding(positions)
+        return x if encoding is None else x + encoding.to(x.dtype)
 
     def encoding(self, positions: Tensor) -> Tensor | None:  # noqa: ARG002
-        """What `embed` adds to the token embeddings, (T, D), or None. For measurement only, not called in training."""
+        """What `embed` adds to the token embeddings, (T, D), or None if that is nothing, or depends on the tokens."""
         return None
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
