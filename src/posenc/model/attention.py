@@ -112,7 +112,10 @@ class Softmax(nn.Module):
         scale = 1 / math.sqrt(q.shape[-1])
         q, k, bias = _rotated(q, k, context)
         if _fused_is_slow(q, MAX_BLOCKWISE_LENGTH if causal and bias is None else MAX_LENGTH):
-            return _unfused(q, repeat_kv(k, q), repeat_kv(v, q), bias, causal, scale)
+            k, v = repeat_kv(k, q), repeat_kv(v, q)
+            if causal and bias is None:
+                return causal_attention(q, k, v, scale)
+            return _softmax(q, k, bias, causal, scale) @ v
         grouped = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, is_causal=causal and bias is None, enable_gqa=grouped, scale=scale
@@ -154,14 +157,6 @@ def _fused_is_slow(q: Tensor, max_length: int) -> bool:
     batch, heads, length, _ = q.shape
     fits = batch * heads * length**2 <= MAX_PROBS
     return q.device.type == "cpu" and q.dtype == torch.bfloat16 and length <= max_length and fits
-
-
-def _unfused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """softmax(scale q k^T + bias) v, v (B, H, T, Dh)."""
-    if causal and bias is None:
-        mixed = causal_attention(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), scale)
-        return mixed.unflatten(0, q.shape[:2])
-    return _softmax(q, k, bias, causal, scale) @ v
 
 
 def _softmax(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:

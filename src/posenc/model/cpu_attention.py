@@ -13,13 +13,13 @@ BLOCK = 64
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """softmax(scale q k^T) v with a causal mask: q and k (N, T, E), v (N, T, Dh) -> (N, T, Dh).
+    """softmax(scale q k^T) v with a causal mask: q and k (.., T, E), v (.., T, Dh) -> (.., T, Dh).
 
     A block of queries is multiplied only with the keys up to its end, which saves nearly half of the work. The backward
     pass is written by hand, since autograd would pad each block's gradient with zeros to full length. It cannot be
     differentiated twice. torch.compile treats it as an opaque op, and fuses around it.
     """
-    return _forward(q, k, v, scale)[0]
+    return _forward(*(x.flatten(0, -3) for x in (q, k, v)), scale)[0].unflatten(0, q.shape[:-2])
 
 
 @torch.library.custom_op("posenc::causal_attention", mutates_args=())
