@@ -10,7 +10,7 @@ from torch import nn
 from posenc.config.instantiate import build
 from posenc.model import Family, Transformer
 from posenc.model.attention import PositionContext, Softmax
-from posenc.model.block import FEED_FORWARD, Block, ParallelBlock
+from posenc.model.block import FEED_FORWARD, Block
 from posenc.positions import Learned, PositionScheme, Rotary
 from tests.conftest import composed
 
@@ -54,24 +54,24 @@ def test_grouped_queries_need_smaller_projections():
 
 
 @pytest.mark.parametrize(
-    ("name", "norm", "gains", "shifts", "num_kv_heads", "layer", "inner", "biased", "tied"),
+    ("name", "norm", "gains", "shifts", "num_kv_heads", "parallel", "inner", "biased", "tied"),
     [
-        ("plain", nn.LayerNorm, True, False, 4, Block, 256, False, True),
-        ("gpt2", nn.LayerNorm, True, True, 4, Block, 256, True, True),
-        ("olmo", nn.LayerNorm, False, False, 4, Block, 2 * 172, False, False),
-        ("llama2", nn.RMSNorm, True, False, 2, Block, 2 * 172, False, False),
-        ("openlm", nn.LayerNorm, True, True, 4, Block, 2 * 172, False, False),
-        ("falcon", nn.LayerNorm, True, True, 1, ParallelBlock, 256, False, False),
-        ("palm", nn.LayerNorm, True, False, 1, ParallelBlock, 2 * 256, False, True),
+        ("plain", nn.LayerNorm, True, False, 4, False, 256, False, True),
+        ("gpt2", nn.LayerNorm, True, True, 4, False, 256, True, True),
+        ("olmo", nn.LayerNorm, False, False, 4, False, 2 * 172, False, False),
+        ("llama2", nn.RMSNorm, True, False, 2, False, 2 * 172, False, False),
+        ("openlm", nn.LayerNorm, True, True, 4, False, 2 * 172, False, False),
+        ("falcon", nn.LayerNorm, True, True, 1, True, 256, False, False),
+        ("palm", nn.LayerNorm, True, False, 1, True, 2 * 256, False, True),
     ],
 )
 def test_each_family_is_the_row_of_the_survey_s_table(
-    name, norm, gains, shifts, num_kv_heads, layer, inner, biased, tied
+    name, norm, gains, shifts, num_kv_heads, parallel, inner, biased, tied
 ):
     model = Transformer(50, 16, 2, WIDTH, HEADS, PositionScheme(), family(name))
     block = model.blocks[0]
-    assert type(block) is layer
     assert isinstance(block, Block)
+    assert hasattr(block, "feed_forward_norm") == (not parallel)
     names = {key.rpartition(".")[2] for key, _ in block.attention_norm.named_parameters()}
     assert type(block.attention_norm) is norm
     assert names == {*(["weight"] if gains else []), *(["bias"] if shifts else [])}

@@ -130,30 +130,22 @@ class Family:
 
 
 class Block(nn.Module):
-    """A pre-norm layer (Xiong et al. 2020): attention, then the feed-forward network."""
+    """A pre-norm layer (Xiong et al. 2020): attention, then the feed-forward network.
+
+    Or both in parallel, after one norm (Chowdhery et al. 2022, section 2).
+    """
 
     def __init__(self, width: int, heads: int, causal: bool, family: Family, op: AttentionOp) -> None:
         super().__init__()
-        bias = family.biases.projections
+        self.parallel, bias = family.parallel, family.biases.projections
         self.attention_norm = family.normalisation(width)
         self.attention = Attention(width, heads, causal, family.num_kv_heads(heads), bias, op)
-        self.feed_forward_norm = family.normalisation(width)
+        if not self.parallel:
+            self.feed_forward_norm = family.normalisation(width)
         self.feed_forward = FEED_FORWARD[family.activation](width, family.d_ff(width), bias)
 
     def forward(self, x: Tensor, context: PositionContext) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = x + self.attention(self.attention_norm(x), context)
-        return x + self.feed_forward(self.feed_forward_norm(x))
-
-
-class ParallelBlock(Block):
-    """Attention and feed-forward network in parallel, after one norm (Chowdhery et al. 2022, section 2)."""
-
-    def __init__(self, width: int, heads: int, causal: bool, family: Family, op: AttentionOp) -> None:
-        super().__init__(width, heads, causal, family, op)
-        del self.feed_forward_norm
-
-    def forward(self, x: Tensor, context: PositionContext) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
         normal = self.attention_norm(x)
-        return x + self.attention(normal, context) + self.feed_forward(normal)
+        attended = x + self.attention(normal, context)
+        return attended + self.feed_forward(normal if self.parallel else self.feed_forward_norm(attended))

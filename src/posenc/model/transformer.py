@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.model.attention import AttentionOp, PositionContext, Softmax, mask_future
-from posenc.model.block import Block, Family, ParallelBlock
+from posenc.model.block import Block, Family
 from posenc.positions import PositionScheme
 from posenc.positions.base import EMBEDDING_STD, LayerScheme
 
@@ -56,9 +56,8 @@ class Transformer(nn.Module):
         _check(sizes, scheme, attention, causal)
         self.causal = causal
         self.embedding = nn.Embedding(vocab_size, width)
-        layer = ParallelBlock if family.parallel else Block
         self.blocks = nn.ModuleList(
-            layer(width, heads, causal, family, copy.deepcopy(attention)) for _ in range(layers)
+            Block(width, heads, causal, family, copy.deepcopy(attention)) for _ in range(layers)
         )
         self.norm = family.normalisation(width)
         self.output = nn.Linear(width, vocab_size, bias=False)
