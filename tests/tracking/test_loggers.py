@@ -208,8 +208,8 @@ def test_tensorboards_files_have_every_step_of_a_resumed_run_once(tmp_path):
         (logger,) = loggers.tensorboard(directory, {})
         for step in range(first, last + 1):
             logger.log_metrics({"step": step, "train_loss": step / 2}, step=step)
-        loggers.finish([logger], "In the beginning", {"steps": last})
-        loggers.close([logger], failed=False)
+        logger.finish("In the beginning", {"steps": last})
+        logger.close(failed=False)
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(n, n / 2) for n in range(1, 7)]
 

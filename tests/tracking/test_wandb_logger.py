@@ -48,9 +48,10 @@ def session(directory: RunDirectory, first: int, last: int, failed: bool = False
         file.append([row])
         for logger in running:
             logger.log_metrics(row, step=step)
-    if not failed:
-        loggers.finish(running, "text", {"val_loss": 0.5})
-    loggers.close(running, failed)
+    for logger in running:
+        if not failed:
+            logger.finish("text", {"val_loss": 0.5})
+        logger.close(failed)
 
 
 def steps(server: StandIn) -> list[int]:
@@ -138,17 +139,17 @@ def test_a_service_that_dies_takes_nothing_with_it_but_the_upload(directory, onl
 
     with stand_in() as server:
         online(server)
-        running = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
+        (logger,) = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
         service = wandb_service()
         assert service is not None
         service.kill()
         service.wait()
         MetricsFile(directory.path / "metrics.csv", COLUMNS, 0)
         for step in range(1, 5):
-            running[0].log_metrics({"step": step}, step=step)
+            logger.log_metrics({"step": step}, step=step)
         MetricsFile(directory.path / "metrics.csv", COLUMNS, 0).append([{"step": 1}])
-        loggers.finish(running, "text", {})
-        loggers.close(running, failed=False)
+        logger.finish("text", {})
+        logger.close(failed=False)
     assert capfd.readouterr().out.count("This run is incomplete on W&B") == 1
 
 

@@ -32,6 +32,8 @@ def weights_and_biases(
     """
     from posenc.tracking.wandb_logger import start
 
+    # An agent of a W&B sweep has created the run for this process.
+    sweep_agents_id = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
     settings = {
         "project": project,
         "entity": entity,
@@ -41,7 +43,7 @@ def weights_and_biases(
         "job_type": directory.scheme,
         "config": dict(config),
         "dir": str(directory.path),
-        "id": directory.run_id(_sweep_agent_id()),
+        "id": directory.run_id(sweep_agents_id),
         "resume": "allow",
     }
     return start(directory, settings, timeout, upload, artifact)
@@ -55,25 +57,3 @@ def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers: 
         print("TensorBoard is not installed (`pip install tensorboard`): logging to metrics.csv only.", flush=True)
         return []
     return [TensorBoard(directory)]
-
-
-def _sweep_agent_id() -> str | None:
-    """The id of the run that a W&B sweep agent has created for this process; None outside of a sweep."""
-    return os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
-
-
-def want_best(loggers: Loggers) -> bool:
-    """Whether one of them needs the checkpoint with the lowest validation loss."""
-    return any(logger.wants_best for logger in loggers)
-
-
-def finish(loggers: Loggers, sample: str, summary: Mapping[str, Any]) -> None:
-    """Log the sample and the summary."""
-    for logger in loggers:
-        logger.finish(sample, summary)
-
-
-def close(loggers: Loggers, failed: bool) -> None:
-    """Close the loggers, so that the next job of this process starts its own."""
-    for logger in loggers:
-        logger.close(failed)

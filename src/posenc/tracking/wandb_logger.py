@@ -1,10 +1,14 @@
 """W&B logging; no failure of W&B affects the run."""
 
 import html
+import json
 import os
 import shlex
+import subprocess
+import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers import Logger
@@ -15,13 +19,15 @@ from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, within
-from posenc.tracking.wandb_segments import NONE, last_step
 
 CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
 """Files of an artifact in addition to the checkpoints."""
 
 FAILED_UPLOAD = 2.0
 """Seconds to wait for the upload if the run was stopped or failed."""
+
+NONE = -1
+"""The last step of a run without steps."""
 
 
 class WeightsAndBiases(Logger):
@@ -53,7 +59,7 @@ class WeightsAndBiases(Logger):
     ) -> None:
         super().__init__()
         self.wandb, self.directory, self.upload, self.wants_best = wandb, directory, upload, artifact
-        self.logged = NONE if mode == "online" else last_step(directory.path)
+        self.logged = NONE if mode == "online" else _last_step(directory.path)
         self.warnings = listen(wandb)
         self.run = run = _new_run(wandb, mode, settings, timeout)
         if mode == "online":
@@ -154,7 +160,6 @@ def start(
         return []
     options = (directory, settings, timeout, upload, artifact)
     mode, why = os.environ.get("WANDB_MODE", "online"), ""
-    mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)  # deprecated names
     try:
         if mode == "online":
             try:
@@ -193,3 +198,27 @@ def _new_run(wandb: Any, mode: str, settings: Mapping[str, Any], timeout: float)
 
 def _print_unavailable(why: str) -> None:
     print(f"W&B {why}: logging to metrics.csv only.", flush=True)
+
+
+def _last_step(folder: Path) -> int:
+    """The last step in W&B's local files of a run's earlier sessions.
+
+    Each session writes its own segment, wandb/offline-run-* or wandb/run-*. That of a killed session lacks the last
+    rows, since W&B's service (wandb 0.31) writes in blocks of 32 KiB.
+    """
+    segments = sorted(folder.glob("wandb/*run-*/*.wandb"), key=lambda file: file.parent.name.partition("run-")[2])
+    for segment in reversed(segments):
+        if steps := list(_steps(segment)):
+            return max(steps)
+    return NONE
+
+
+def _steps(segment: Path) -> Iterator[int]:
+    """The steps in a segment, read with W&B's own reader up to the first damaged record."""
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(segment)]
+    output = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
+    for line in output.splitlines():
+        if line.startswith("{") and '"history"' in line:
+            step = json.loads(line).get("history", {}).get("item", {}).get("step")
+            if step is not None:
+                yield int(step)

@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking import loggers
 from posenc.training.metrics_writer import MetricsWriter, Row, max_over_ranks
 from posenc.training.signals import Signals
 from posenc.training.timer import CHECKPOINTS, Timer
@@ -73,9 +72,9 @@ class Checkpoint(Callback):
             self._write(trainer, pl_module, self.folder, checkpoint_files.KEPT)
             self._step, self._saved = trainer.global_step, time.monotonic()
 
-    def _keep_best(self, trainer: Trainer, pl_module: Any) -> None:
+    def _keep_best(self, trainer: Any, pl_module: Any) -> None:
         """Save the current step if its validation loss is the lowest so far; rank 0, which has the loggers, decides."""
-        if trainer.strategy.broadcast(loggers.want_best(trainer.loggers) and self.metrics.lowest()):
+        if trainer.strategy.broadcast(any(logger.wants_best for logger in trainer.loggers) and self.metrics.lowest()):
             self._write(trainer, pl_module, self.best, kept=1)
 
     def _write(self, trainer: Trainer, pl_module: Any, folder: Path, kept: int) -> None:

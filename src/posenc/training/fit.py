@@ -15,7 +15,7 @@ from posenc.objectives.sampling import Sampling
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking import loggers
+from posenc.tracking.loggers import Loggers
 from posenc.training import environment
 from posenc.training.accelerator import Hardware
 from posenc.training.attention_probe import AttentionProbe
@@ -51,6 +51,7 @@ class TrainingRun:
     ) -> None:
         self.experiment, self.prepared, self.settings = experiment, prepared, settings
         self.directory, self.timer = directory, timer
+        self.loggers: Loggers = []
         self.fork = None
         if settings.fork_from and this_rank().is_zero and not checkpoint_files.newest_first(directory.checkpoints):
             self.fork = Fork.of(Path(settings.fork_from), experiment)
@@ -92,13 +93,14 @@ class TrainingRun:
                 self.fork.into(self.directory)
             try:
                 config = self.experiment.config
-                self.trainer.loggers = build(config, "logger", directory=self.directory, config=config)
+                self.loggers = self.trainer.loggers = build(config, "logger", directory=self.directory, config=config)
                 reset_peak_memory(self.device)
                 self._fit()
                 summary = {**self._summary(), **self._quality()}
                 self._finish(summary)
             except BaseException:
-                loggers.close(self.trainer.loggers, failed=True)
+                for logger in self.loggers:
+                    logger.close(failed=True)
                 raise
         return summary
 
@@ -155,8 +157,9 @@ class TrainingRun:
         atomic_write(self.directory.path / "sample.txt", sample + "\n")
         self.directory.finish(summary)  # before W&B, which may wait for the network
         try:
-            loggers.finish(self.trainer.loggers, sample, summary)
-            loggers.close(self.trainer.loggers, failed=False)
+            for logger in self.loggers:
+                logger.finish(sample, summary)
+                logger.close(failed=False)
         except Exception as error:  # the result is on disk, so an error in W&B must not fail the run
             print(f"W&B failed at the end of this run: {error}")
 
