@@ -65,18 +65,13 @@ def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, cont
 def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
     """windows (N, T + lookahead) -> mean nats at each position (T,), and the total number of predicted bytes."""
     trained.model.eval()
+    device = next(trained.model.parameters()).device
     lengths = torch.from_numpy(trained.tokenizer.byte_lengths())
     total, byte_count = torch.zeros(()), 0
     for batch in windows.split(max(1, TOKENS_PER_BATCH // windows.shape[1])):
-        losses, targets = _losses(trained, batch)
-        total = total + losses.cpu().double().sum(0)
+        inputs, targets = trained.objective.inputs_and_targets(batch.to(device), batch.new_empty(*batch.shape, 0))
+        # Logits have no name, which would keep those of one batch in memory during the next.
+        losses = F.cross_entropy(trained.model(inputs).float().flatten(0, 1), targets.flatten(), reduction="none")
+        total = total + losses.view_as(targets).cpu().double().sum(0)
         byte_count += int(lengths[targets.cpu()].sum())
     return (total / len(windows)).numpy(), byte_count
-
-
-def _losses(trained: Trained, window: Tensor) -> tuple[Tensor, Tensor]:
-    """window (B, T + lookahead) -> nats at each position (B, T), and the targets (B, T)."""
-    window = window.to(next(trained.model.parameters()).device)
-    inputs, targets = trained.objective.inputs_and_targets(window, window.new_empty(*window.shape, 0))
-    logits = trained.model(inputs).float()
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets), targets
