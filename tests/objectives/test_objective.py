@@ -109,11 +109,11 @@ def test_the_orderless_loss_is_that_of_the_best_guess_from_what_stands_in_a_toke
     np.add.at(table, (inputs[chosen].numpy(), targets[chosen].numpy()), 1)
     chance = table / table.sum(-1, keepdims=True)
     counted = -np.log(chance[inputs[chosen].numpy(), targets[chosen].numpy()]).mean()
-    (told,) = Masked(VOCAB).ngram_baseline(text, window, (inputs, targets)).values()
+    (told,) = Masked(VOCAB).ngram_baseline(text, (inputs, targets)).values()
     assert told == pytest.approx(counted, abs=0.05)
     everything_blank = Masked(VOCAB, mask_replace_prob=1.0, random_replace_prob=0.0)
     inputs, targets = everything_blank.inputs_and_targets(window, noise(2000, 100))
-    (told,) = everything_blank.ngram_baseline(text, window, (inputs, targets)).values()
+    (told,) = everything_blank.ngram_baseline(text, (inputs, targets)).values()
     share = np.bincount(text) / len(text)
     assert told == pytest.approx(-(share * np.log(share)).sum(), abs=0.01)
 

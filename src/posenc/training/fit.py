@@ -55,9 +55,9 @@ class TrainingRun:
         self.fork = None
         if settings.fork_from and this_rank().is_zero and not checkpoint_files.newest_first(directory.checkpoints):
             self.fork = Fork.of(Path(settings.fork_from), experiment)
-        self.windows, self.validation = experiment.validation(prepared)
+        windows, self.validation = experiment.validation(prepared)
         bar = ProgressBar(f"{directory.scheme}, seed {settings.seed}", settings.steps)
-        probe = AttentionProbe(self.windows, settings.context)
+        probe = AttentionProbe(windows, settings.context)
         self.metrics = MetricsWriter(directory, settings, probe, timer, signals, bar.show)
         checkpoint = Checkpoint(directory, settings.checkpoint_seconds, self.metrics, signals, timer)
         self.parameters = experiment.parameters()
@@ -143,7 +143,7 @@ class TrainingRun:
     def _quality(self) -> Summary:
         """The n-gram baseline and, if the loss is a likelihood, bits per byte."""
         objective = self.experiment.objective
-        quality = dict(objective.ngram_baseline(self.prepared.train.ids, self.windows, self.validation))
+        quality = dict(objective.ngram_baseline(self.prepared.train.ids, self.validation))
         if objective.likelihood:
             lengths = self.experiment.tokenizer.byte_lengths()[self.validation[1].numpy()]
             quality["bits_per_byte"] = self.metrics.row["val_loss"] / math.log(2) / lengths.mean().item()
