@@ -99,19 +99,11 @@ class Slurm(SlurmLauncher):
                 sys.exit(stopped.exit_code)
             sys.exit()  # with 0, since srun ends the job when a task fails, and rank 0 may still be busy
 
-    def _sbatch_options(self) -> dict[str, Any]:
-        options = self.params["additional_parameters"] or {}
-        if not isinstance(options, dict):
-            raise UserError(
-                f"hydra.launcher.additional_parameters={options} must be a mapping, like {{signal: USR1@60}}"
-            )
-        return options
-
     def _submit(self, job_overrides: Sequence[Sequence[str]], first: int) -> list["SubmittedJob"]:
         from hydra.core.singleton import Singleton
         from submitit import AutoExecutor
 
-        given = {**self.params, "additional_parameters": self._sbatch_options()}
+        given = {**self.params, "additional_parameters": self.params["additional_parameters"] or {}}
         given["setup"] = [*(given["setup"] or []), *_signal_setup(given["additional_parameters"])]
         folder, timeouts = given.pop("submitit_folder"), given.pop("max_num_timeout")
         shared = set(BaseQueueConf.__dataclass_fields__)
@@ -199,12 +191,14 @@ def _names(job_overrides: Sequence[Sequence[str]]) -> list[str]:
     return [",".join(one for one in given if one not in shared) or "the only job" for given in job_overrides]
 
 
-def _signal_setup(options: Mapping[str, Any]) -> list[str]:
+def _signal_setup(options: Any) -> list[str]:
     """Shell setup that makes submitit listen to the signal set in sbatch's options.
 
     Raises:
-        UserError: if there is no such signal.
+        UserError: if the options are no mapping, or there is no such signal.
     """
+    if not isinstance(options, dict):
+        raise UserError(f"hydra.launcher.additional_parameters={options} must be a mapping, like {{signal: USR1@60}}")
     option = options.get("signal")
     if not option:
         return []

@@ -16,7 +16,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.overrides import values_of
+from posenc.config.overrides import parsed, values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.sweeps.callback import RUNS
@@ -63,8 +63,7 @@ class BestAgainstBest(Sweeper):
                 one of those compared.
         """
         assert self.launcher is not None
-        parser = OverridesParser.create(config_loader=self.context.config_loader)
-        given = {o.key_or_group: o for o in parser.parse_overrides([*_as_arguments(self.params), *arguments])}
+        given = {override.key_or_group: override for override in parsed([*_as_arguments(self.params), *arguments])}
         for key in ("pos", "seed"):
             if key not in given:
                 raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")

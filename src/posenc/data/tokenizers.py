@@ -177,8 +177,6 @@ class BytePairs:
             read = Tokenizer.from_str(text)
         except Exception as error:  # the package raises bare Exception
             raise UserError(f"{file} cannot be read: {first_line(error)}") from error
-        if read.get_vocab_size() != self.vocab_size:
-            raise UserError(f"{file} has {read.get_vocab_size()} tokens, expected vocab_size={self.vocab_size}")
         if sorted(read.get_vocab().values()) != [*range(self.vocab_size)]:
             raise UserError(f"{file} cannot be read: its tokens are not numbered from 0 to {self.vocab_size - 1}")
         self._tokenizer = read
