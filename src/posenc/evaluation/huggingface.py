@@ -41,19 +41,21 @@ def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
     Raises:
         UserError: if there is none; the message says what each architecture would need.
     """
-    features = _features(trained)
-    unmet = {
-        architecture.name: {key: ok for key, ok in architecture.supports.items() if features[key] not in ok}
-        for architecture in ARCHITECTURES
-    }
+    features, needs = _features(trained), []
     for architecture in ARCHITECTURES:
-        if not unmet[architecture.name]:
+        unmet = {key: values for key, values in architecture.supports.items() if features[key] not in values}
+        if not unmet:
+            shared = {
+                "vocab_size": trained.tokenizer.vocab_size,
+                "tie_word_embeddings": trained.config["model"]["family"]["tied"],
+                "dtype": "float32",
+                "bos_token_id": None,
+                "eos_token_id": None,
+            }
             weights = {name: weight.contiguous().clone() for name, weight in architecture.weights(trained)}
-            return {**architecture.config(trained), **_shared(trained)}, weights
-    needs = []
-    for name, keys in unmet.items():
-        missing = (f"{key}={' or '.join(map(str, values))}" for key, values in keys.items())
-        needs.append(f"{name} needs {', '.join(missing)}")
+            return {**architecture.config(trained), **shared}, weights
+        missing = (f"{key}={' or '.join(map(str, values))}" for key, values in unmet.items())
+        needs.append(f"{architecture.name} needs {', '.join(missing)}")
     raise UserError(f"no architecture of transformers matches this model: {'; '.join(needs)}")
 
 
@@ -76,16 +78,6 @@ def _features(trained: Trained) -> dict[str, Any]:
 
 def _first_layer(trained: Trained) -> Any:
     return trained.model.blocks[0]
-
-
-def _shared(trained: Trained) -> dict[str, Any]:
-    return {
-        "vocab_size": trained.tokenizer.vocab_size,
-        "tie_word_embeddings": trained.config["model"]["family"]["tied"],
-        "dtype": "float32",
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
 
 
 def _gpt2_config(trained: Trained) -> dict[str, Any]:
@@ -149,8 +141,10 @@ def _neox_config(trained: Trained) -> dict[str, Any]:
 
 def _gpt2_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
     model: Any = trained.model
+    context, width = trained.config["context"], trained.config["model"]["width"]
+    encoding = model.scheme.encoding(torch.arange(context))
     yield "transformer.wte.weight", model.embedding.weight
-    yield "transformer.wpe.weight", _position_table(trained)
+    yield "transformer.wpe.weight", torch.zeros(context, width) if encoding is None else encoding
     for index, block in enumerate(model.blocks):
         layer = f"transformer.h.{index}"
         yield from _norm(f"{layer}.ln_1", block.attention_norm)
@@ -165,12 +159,6 @@ def _gpt2_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
             yield f"{layer}.{name}.bias", _bias(linear)
     yield from _norm("transformer.ln_f", model.norm)
     yield from _output("lm_head", model)
-
-
-def _position_table(trained: Trained) -> Tensor:
-    """The additive encoding, (context, D)."""
-    encoding = trained.model.scheme.encoding(torch.arange(trained.config["context"]))
-    return torch.zeros(trained.config["context"], trained.config["model"]["width"]) if encoding is None else encoding
 
 
 def _llama_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
