@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import TypedDict  # required by pydantic before Python 3.12
-
-from posenc.bounds import PositiveInt
 from posenc.config.instantiate import build
-from posenc.config.schema import check_groups
+from posenc.config.schema import check_groups, check_settings
 from posenc.errors import UserError
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import MAX_BYTES
-from posenc.storage.reading import check_types, read_mapping, read_text
+from posenc.storage.reading import read_mapping, read_text
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.checkpoint_io import CheckpointIO, check_configuration
 from posenc.training.experiment import Experiment
@@ -21,15 +18,6 @@ from posenc.training.experiment import Experiment
 OTHER_LENGTH = ("steps", "schedule")
 """Keys that may differ in a fork, as long as the learning rate is the same up to the checkpoint. So may
 attention_every, as long as neither run has measured its heads by then."""
-
-
-class _Length(TypedDict):
-    """The keys read from the other run's configuration."""
-
-    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
-    steps: PositiveInt
-    attention_every: PositiveInt
-    schedule: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -48,22 +36,11 @@ class Fork:
         if not (source / "config.yaml").exists():
             raise UserError(f"fork_from={source} is not a run directory: it has no config.yaml")
         theirs = read_mapping(source / "config.yaml")
-        check_types(source / "config.yaml", theirs, _Length)
-        shared = _shared_updates(theirs, experiment)
-        every = checkpoint_files.newest_first(source / "checkpoints")
-        file = next(
-            (one for one in every if checkpoint_files.step(one) <= shared and checkpoint_files.intact(one)), None
-        )
-        if file is None:
-            steps = " and ".join(str(checkpoint_files.step(one)) for one in reversed(every)) or "none"
-            raise UserError(
-                f"fork_from={source}: its learning rate is this run's up to step {shared}, "
-                f"and it has no checkpoint that early (steps: {steps})"
-            )
-        checkpoint, step, free = checkpoint_files.load(file), checkpoint_files.step(file), list(OTHER_LENGTH)
-        if step < min(theirs["attention_every"], experiment.config["attention_every"]):
-            free.append("attention_every")
         try:
+            file = _latest(source / "checkpoints", _shared_updates(theirs, experiment))
+            checkpoint, step, free = checkpoint_files.load(file), checkpoint_files.step(file), list(OTHER_LENGTH)
+            if step < min(theirs["attention_every"], experiment.config["attention_every"]):
+                free.append("attention_every")
             check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in free}})
         except UserError as error:
             raise UserError(f"fork_from={source}: {error}") from error
@@ -78,6 +55,18 @@ class Fork:
         CheckpointIO().save_checkpoint(self.checkpoint, directory.checkpoints / stem)
 
 
+def _latest(folder: Path, shared: int) -> Path:
+    """The latest intact checkpoint of the first `shared` updates."""
+    every = checkpoint_files.newest_first(folder)
+    for file in every:
+        if checkpoint_files.step(file) <= shared and checkpoint_files.intact(file):
+            return file
+    steps = " and ".join(str(checkpoint_files.step(file)) for file in reversed(every)) or "none"
+    raise UserError(
+        f"its learning rate is this run's up to step {shared}, and it has no checkpoint that early (steps: {steps})"
+    )
+
+
 def _set_learning_rate(checkpoint: dict[str, Any], experiment: Experiment, step: int) -> None:
     """Set the learning rate of the next update, which the other run's schedule has already set."""
     factor = experiment.schedule.lr_factor(step, experiment.config["steps"])
@@ -88,6 +77,7 @@ def _set_learning_rate(checkpoint: dict[str, Any], experiment: Experiment, step:
 
 def _shared_updates(theirs: dict[str, Any], experiment: Experiment) -> int:
     """The number of updates for which both runs have the same learning rate."""
+    check_settings(theirs, ("steps", "attention_every"))
     check_groups(theirs, ["schedule"])
     schedule, ours = build(theirs, "schedule"), experiment.config
     length = min(theirs["steps"], ours["steps"])
