@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.reading import MAX_BYTES, leaves, read_mapping, read_text
-from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, find_run, read_summary
+from posenc.storage.run_directory import FAILED_JOBS, RunDirectory, failed_jobs, find_run
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 def test_a_summary_without_its_numbers_is_named(content, tmp_path):
     (tmp_path / "summary.json").write_text(content)
     with pytest.raises(UserError, match="summary.json cannot be read"):
-        read_summary(tmp_path / "summary.json")
+        RunDirectory(tmp_path, "name", "rope", 0).summary()
 
 
 @pytest.mark.parametrize("rows", ["x,0.5", "nan,0.5", "1.5,0.5", ",0.5", "1,=1+1"])

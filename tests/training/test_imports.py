@@ -2,7 +2,7 @@ import gc
 import subprocess
 import sys
 
-from posenc.training.imports import gc_paused
+from posenc.training.run import gc_paused
 
 
 def test_garbage_is_not_looked_for_meanwhile_and_is_again_afterwards():
@@ -16,7 +16,7 @@ def test_what_a_sweep_leaves_behind_is_still_found():
     """The second run says again that its imports are there; the first one's model must not stay for ever."""
     code = """if True:
         import gc, weakref
-        from posenc.training.imports import freeze_imports
+        from posenc.training.run import freeze_imports
 
         class Model: pass
 

@@ -57,7 +57,11 @@ class RunDirectory:
         return os.path.exists(self.path / "summary.json")  # false for invalid paths, too
 
     def summary(self) -> dict[str, Any]:
-        return read_summary(self.path / "summary.json")
+        """The result of a finished run, with the keys and types of `Summary`."""
+        file = self.path / "summary.json"
+        summary = read_mapping(file)
+        check_types(file, summary, Summary)
+        return summary
 
     def sample(self) -> str:
         """The sample of a finished run; empty if its file is missing."""
@@ -150,17 +154,6 @@ class Summary(TypedDict, total=False):
     precision: str
     commit: str | None
     date: str
-
-
-def read_summary(file: Path) -> dict[str, Any]:
-    """Read a run's summary.
-
-    Raises:
-        UserError: if it is damaged, or not written by this program.
-    """
-    summary = read_mapping(file)
-    check_types(file, summary, Summary)
-    return summary
 
 
 def failed_jobs(folder: Path) -> list[dict[str, str]]:

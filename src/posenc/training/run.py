@@ -1,8 +1,11 @@
 """One run from configuration to summary."""
 
+import functools
+import gc
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +20,6 @@ from posenc.errors import UserError
 from posenc.storage.atomic import check_writable
 from posenc.storage.resource_errors import resource_errors
 from posenc.storage.run_directory import RunDirectory
-from posenc.training.imports import freeze_imports, gc_paused
 from posenc.training.signals import Signals
 from posenc.training.timer import Timer
 
@@ -37,36 +39,31 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         Stopped: after a signal.
     """
     with Signals() as signals, resource_errors(cfg), rank_zero_output(), named_peer_failures():
-        config, settings, directory, corpus, hardware = _checked(cfg, choices)
+        config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
+        with gc_paused():
+            settings = check(config)
+            for group in ("pos", "data"):
+                check_plain(group, choices[group])
+            corpus, hardware = build(config, "data"), build(config, "trainer")
+        _check_apart(settings.runs, config["data"].get("path") or "")
+        curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
+        directory = RunDirectory.of(
+            Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
+        )
         if directory.finished():
             return show_finished(directory)
         if this_rank().is_zero:
             check_writable(f"runs={settings.runs}", directory.path)
-        world_size = _world_size(hardware, settings)
-        if world_size == this_rank().world_size:
+        ranks = hardware.world_size()
+        if settings.batch_size % ranks:
+            raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {ranks} devices that share it")
+        if ranks == this_rank().world_size:
             chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
             added = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
             return _train({**config, **added}, settings, directory, corpus, hardware, signals)
     # Outside of `Signals`: the ranks that this process starts handle signals themselves.
-    task = {"command": sys.argv[0], "config": config, "choices": dict(choices)}
-    launch("posenc.training.worker", world_size, task)
+    launch("posenc.training.worker", ranks, {"command": sys.argv[0], "config": config, "choices": dict(choices)})
     return directory.summary()
-
-
-def _checked(cfg: DictConfig, choices: Mapping[str, str]) -> tuple[dict[str, Any], Settings, RunDirectory, Any, Any]:
-    """The configuration as plain data, its settings, the run directory, the corpus and the hardware."""
-    config = cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True))
-    with gc_paused():
-        settings = check(config)
-        for group in ("pos", "data"):
-            check_plain(group, choices[group])
-        corpus, hardware = build(config, "data"), build(config, "trainer")
-    _check_apart(settings.runs, config["data"].get("path") or "")
-    curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
-    directory = RunDirectory.of(
-        Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
-    )
-    return config, settings, directory, corpus, hardware
 
 
 def _check_apart(runs: str, text: str) -> None:
@@ -74,14 +71,6 @@ def _check_apart(runs: str, text: str) -> None:
     folder = Path(text).expanduser()
     if text and folder.is_dir() and Path(runs).resolve().is_relative_to(folder.resolve()):
         raise UserError(f"runs={runs} is inside data.path={text}, and runs would change that text: set another runs=")
-
-
-def _world_size(hardware: Any, settings: Settings) -> int:
-    """The number of ranks, checked against the batch size."""
-    ranks = hardware.world_size()
-    if settings.batch_size % ranks:
-        raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {ranks} devices that share it")
-    return ranks
 
 
 def _train(
@@ -123,7 +112,9 @@ def show_finished(directory: RunDirectory) -> dict[str, Any]:
 
 def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     """Print the result of a run."""
-    print(f"  validation loss  {summary['val_loss']:.4f} nats per token{_ngram(summary)}")
+    losses = {order: summary.get(f"{order}_loss") for order in ("unigram", "bigram")}
+    ngram = "".join(f" ({order} model: {loss:.4f})" for order, loss in losses.items() if loss)
+    print(f"  validation loss  {summary['val_loss']:.4f} nats per token{ngram}")
     if "bits_per_byte" in summary:
         print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
     mfu = f" ({summary['mfu']:.0%} MFU)" if "mfu" in summary else ""
@@ -137,7 +128,20 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
     print(f"  written to       {directory.path}", flush=True)
 
 
-def _ngram(summary: Mapping[str, Any]) -> str:
-    """The loss of the n-gram baseline, if there is one."""
-    losses = {order: summary.get(f"{order}_loss") for order in ("unigram", "bigram")}
-    return "".join(f" ({order} model: {loss:.4f})" for order, loss in losses.items() if loss)
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Disable garbage collection during imports: torch and Lightning create half a million permanent objects."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@functools.cache
+def freeze_imports() -> None:
+    """Exclude all current objects from garbage collection, also at exit.
+
+    Only the first call has an effect, so that garbage from the runs of a sweep is still collected.
+    """
+    gc.freeze()
