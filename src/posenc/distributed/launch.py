@@ -73,7 +73,9 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     if callable(previous) and code - 128 != signal.SIGINT:  # the cluster launcher's handler requeues the job
         print(sentence, file=sys.stderr, flush=True)
         previous(code - 128, None)
-    raise _error(sentence, code)
+    if code > 128:
+        raise Stopped(code - 128, sentence)
+    raise UserError(sentence) if code == MISUSE else RunError(sentence)
 
 
 def _left_to_torch() -> dict[int, Any]:
@@ -102,12 +104,6 @@ def _exit_code(ranks: "PContext", handled: Collection[int]) -> int:
         return 128 + received.sigval
     assert ended is not None  # it waits without a timeout
     return next((failure.exitcode for failure in ended.failures.values()), 0)
-
-
-def _error(sentence: str, code: int) -> BaseException:
-    if code > 128:
-        return Stopped(code - 128, sentence)
-    return UserError(sentence) if code == MISUSE else RunError(sentence)
 
 
 def end_with_parent(signum: int) -> None:

@@ -74,7 +74,7 @@ class Hardware:
 
         return {"devices": 1, "plugins": [LightningEnvironment()]}
 
-    def loss(self, model: Transformer, device: torch.device) -> Loss:  # noqa: ARG002
+    def loss(self, model: Transformer) -> Loss:
         """The loss function of a model, on inputs and targets (B, T) on this rank's device."""
         return self.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
@@ -154,18 +154,14 @@ class DataParallel(Hardware):
         """
         rank = this_rank()
         if rank.world_size == 1:
-            return self._local_world_size()
+            available = torch.cuda.device_count() if self.device.type == "cuda" else 1
+            return available if self.devices == "auto" else self.devices
         if self.devices not in ("auto", rank.local_world_size):
             started = f"{rank.local_world_size} ranks were started on this machine"
             raise UserError(f"trainer.devices={self.devices}: {started}; leave it at auto")
         if rank.world_size % rank.local_world_size:
             raise UserError(f"{rank.world_size} ranks were started, not the same number on each machine")
         return rank.world_size
-
-    def _local_world_size(self) -> int:
-        if self.devices != "auto":
-            return self.devices
-        return torch.cuda.device_count() if self.device.type == "cuda" else 1
 
     def trainer_kwargs(self) -> dict[str, Any]:
         """The devices, strategy and plugins of Lightning's Trainer."""
@@ -175,12 +171,12 @@ class DataParallel(Hardware):
         return {
             "devices": rank.local_world_size,
             "num_nodes": rank.world_size // rank.local_world_size,
-            "strategy": self.strategy(rank.world_size),
+            "strategy": self.strategy(),
             # Reads torchrun's variables, which may also come from srun; prevents Lightning's own SLURM support.
             "plugins": [TorchElasticEnvironment() if rank.world_size > 1 else LightningEnvironment()],
         }
 
-    def strategy(self, world_size: int) -> Any:  # noqa: ARG002
+    def strategy(self) -> Any:
         """Lightning's strategy."""
         from lightning.pytorch.strategies import DDPStrategy
 
@@ -194,22 +190,22 @@ class FullySharded(DataParallel):
     Each layer's weights are gathered when needed, in fp32, so that a step in bf16-mixed equals that of one device.
     """
 
-    def strategy(self, world_size: int) -> Any:
+    def strategy(self) -> Any:
         """Lightning's strategy."""
         from posenc.training.fsdp import FullCheckpointStrategy
 
         return FullCheckpointStrategy(
-            data_parallel_size=world_size,
+            data_parallel_size=this_rank().world_size,
             tensor_parallel_size=1,
             save_distributed_checkpoint=False,
             timeout=timedelta(seconds=self.timeout),
         )
 
-    def loss(self, model: Transformer, device: torch.device) -> Loss:
+    def loss(self, model: Transformer) -> Loss:
         """The loss function; shards the model's weights, and compiles each layer separately."""
         from posenc.training.fsdp import ShardedLoss
 
-        return ShardedLoss(model, device, self.compiled)
+        return ShardedLoss(model, self.device, self.compiled)
 
     def unsharded(self, loss: Loss) -> AbstractContextManager[None]:
         """Context in which this rank has all weights of the loss function's model. All ranks must enter it."""

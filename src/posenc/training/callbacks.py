@@ -11,12 +11,12 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from tqdm import tqdm
 
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import RunDirectory
-from posenc.training.metrics_writer import MetricsWriter, Row, max_over_ranks
+from posenc.training.metrics_writer import MetricsWriter, Row
 from posenc.training.signals import Signals
 from posenc.training.timer import CHECKPOINTS, Timer
 
@@ -54,8 +54,8 @@ class Checkpoint(Callback):
         if self.signals.asked is not None:
             self._stop(trainer, pl_module)
 
-    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:  # noqa: ARG002
-        self.signals.agree(lambda signum: max_over_ranks(signum, trainer))
+    def on_train_end(self, trainer: Trainer, *_: Any) -> None:
+        self.signals.agree(trainer.strategy)
         self.signals.end_training()
 
     def _stop(self, trainer: Trainer, pl_module: Any) -> None:
@@ -101,7 +101,7 @@ class ProgressBar(Callback):
         self.bar: tqdm | None = None
         self.validation = ""
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_train_start(self, trainer: Trainer, *_: Any) -> None:
         if trainer.is_global_zero and sys.stderr.isatty() and parent_process() is None:
             bar_format = "{desc} |{bar}| {n}/{total}, {remaining} left{postfix}"  # fits into 80 columns
             self.bar = tqdm(

@@ -15,38 +15,27 @@ from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import leaves
 
-ADDED_KEYS = ("choices",)
-"""Keys that `run` adds to a configuration and that may differ; `text` and `precision`, which it also adds, may not."""
+NOT_COMPARED = {*NOT_IN_IDENTITY, "choices"}
+"""Keys that may differ. Of those that `run` adds to a configuration, `text` and `precision` may not."""
 
 
 class CheckpointIO(TorchCheckpointIO):
     """Writes checkpoints atomically with a checksum in the name; loads only tensors and plain data."""
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:  # noqa: ARG002
-        """Write to `path` with the checksum appended to its name.
-
-        Raises:
-            RunError: if the disk is full.
-        """
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, *_: Any, **__: Any) -> None:
+        """Write to `path` with the checksum appended to its name."""
         content = BytesIO()
         torch.save(checkpoint, content)
         data, file = content.getbuffer(), Path(path)
         atomic_write(file.with_name(f"{file.name}-{checkpoint_files.digits(sha256(data))}.ckpt"), data)
 
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = True) -> dict[str, Any]:  # noqa: ARG002
-        """
-        Raises:
-            UserError: if it contains anything but tensors and plain data.
-        """
+    def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        """Load a checkpoint to the CPU, without executing code from it."""
         return checkpoint_files.load(Path(path))
 
 
 def check_configuration(checkpoint: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
-    """Check that a checkpoint was written with the same configuration.
-
-    Raises:
-        UserError: names the keys that differ.
-    """
+    """Check that a checkpoint was written with the same configuration, up to NOT_COMPARED."""
     theirs, ours = (_compared(one) for one in (checkpoint["configuration"], configuration))
     differing = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
     if differing:
@@ -56,5 +45,4 @@ def check_configuration(checkpoint: Mapping[str, Any], configuration: Mapping[st
 
 
 def _compared(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    apart = {*NOT_IN_IDENTITY, *ADDED_KEYS}
-    return dict(leaves({key: value for key, value in configuration.items() if key not in apart}))
+    return dict(leaves({key: value for key, value in configuration.items() if key not in NOT_COMPARED}))

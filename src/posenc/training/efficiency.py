@@ -9,16 +9,14 @@ import torch
 
 from posenc.model import Transformer
 
-TERA = 1e12
-
 DENSE_BF16: dict[str, float] = {
-    "NVIDIA A100-SXM4-40GB": 312 * TERA,
-    "NVIDIA A100-SXM4-80GB": 312 * TERA,
-    "NVIDIA A100-PCIE-40GB": 312 * TERA,
-    "NVIDIA A100 80GB PCIe": 312 * TERA,
-    "NVIDIA H100 PCIe": 756 * TERA,
-    "NVIDIA H100 80GB HBM3": 989.5 * TERA,
-    "NVIDIA H200": 989.5 * TERA,
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA A100-PCIE-40GB": 312e12,
+    "NVIDIA A100 80GB PCIe": 312e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 80GB HBM3": 989.5e12,
+    "NVIDIA H200": 989.5e12,
 }
 """Peak FLOP/s of dense bf16 matmuls, from NVIDIA's data sheets, by CUDA device name.
 

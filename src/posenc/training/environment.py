@@ -1,6 +1,7 @@
 """Provenance of a result: versions, hardware, commit."""
 
 import platform
+import re
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -26,9 +27,8 @@ def hardware(device: torch.device) -> str:
 
 def _cpu_name() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    name = re.search(r"^model name[ \t]*:[ \t]*(.*\S)", cpuinfo.read_text() if cpuinfo.exists() else "", re.MULTILINE)
+    return name[1] if name else platform.processor() or platform.machine()
 
 
 def commit() -> str | None:

@@ -35,11 +35,7 @@ class Experiment:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Experiment":
-        """From a configuration whose types have been checked.
-
-        Raises:
-            UserError: if a constructor rejects a value.
-        """
+        """From a configuration whose types have been checked."""
         optim, schedule, tokenizer = (build(config, group) for group in ("optim", "schedule", "tokenizer"))
         schedule.lr_factor(0, config["steps"])  # refuses a warm-up longer than the run
         objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
@@ -55,11 +51,7 @@ class Experiment:
         return sum(weight.numel() for weight in self.model.parameters())
 
     def prepare(self, corpus: Corpus, name: str) -> Prepared:
-        """The tokens of a corpus, from the cache or newly tokenised; `name` is its choice in conf/data.
-
-        Raises:
-            UserError: if the corpus cannot be used.
-        """
+        """The tokens of a corpus, from the cache or newly tokenised; `name` is its choice in conf/data."""
         return prepare(corpus, self.tokenizer, Path(self.config["cache"]), name, self.config["context"], self.window)
 
     def batches(self, prepared: Prepared) -> Batches:

@@ -74,11 +74,7 @@ class MetricsWriter(Callback):
             self._check_rows(self.row["step"] - (self.settings.log_every if self._pending else 0))
 
     def _check_rows(self, written: int) -> None:
-        """Check that all rows up to the checkpoint exist.
-
-        Raises:
-            UserError: names the file with missing rows.
-        """
+        """Check that all rows up to the checkpoint exist."""
         for name, every in (("metrics.csv", self.settings.log_every), ("attention.csv", self.settings.attention_every)):
             file = self.directory.path / name
             expected = list(range(every, written + 1, every))
@@ -88,7 +84,7 @@ class MetricsWriter(Callback):
                     f"restore it, or delete {self.directory.path} to start from scratch"
                 )
 
-    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:  # noqa: ARG002
+    def setup(self, trainer: Trainer, pl_module: Any, *_: Any, **__: Any) -> None:
         peak = peak_flops(trainer.strategy.root_device, str(trainer.precision))
         if peak is not None:  # here the model is not sharded yet
             flops = flops_per_token(pl_module.model, self.settings.context)
@@ -116,7 +112,7 @@ class MetricsWriter(Callback):
             self.check_finite(pl_module, step)
         if step % self.settings.log_every == 0:
             self._finish_row(trainer, pl_module, step)  # synchronises the device, so that the time is correct
-            self.signals.agree(lambda signum: max_over_ranks(signum, trainer))
+            self.signals.agree(trainer.strategy)
             self.timer.enter(LOOP)
             self._complete(trainer, pl_module)
         else:
@@ -237,9 +233,3 @@ class MetricsWriter(Callback):
 
     def _seconds_now(self) -> float:
         return self.seconds + (0.0 if self._resumed is None else time.perf_counter() - self._resumed)
-
-
-def max_over_ranks(number: int, trainer: Trainer) -> int:
-    """All-reduce with max; all ranks must call this."""
-    strategy = trainer.strategy
-    return int(strategy.reduce(torch.tensor(number, device=strategy.root_device), reduce_op="max"))

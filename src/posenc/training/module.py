@@ -44,7 +44,7 @@ class LanguageModel(LightningModule):
         self.gradient_norm = torch.zeros(())
 
     def configure_model(self) -> None:
-        self.loss = self.hardware.loss(self.model, self.trainer.strategy.root_device)
+        self.loss = self.hardware.loss(self.model)
 
     def training_step(self, batch: Sequence[Tensor], _: int) -> Tensor:
         """Windows and their noise, as in `Batches` -> mean loss in nats per predicted token.
@@ -68,7 +68,7 @@ class LanguageModel(LightningModule):
         optimizer, scheduler = build_optimizer(self.model, self.optim, self.schedule, self.steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:  # noqa: ARG002
+    def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         self.gradient_norm = clip_gradients(self.model, self.optim.clip)
 
     def learning_rate(self, step: int) -> float:

@@ -43,16 +43,11 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class _Decaying(Constant):
-    """A schedule that ends below its peak."""
+class Cosine(Constant):
+    """Linear warm-up, then half a cosine down to `min_lr_ratio` (Loshchilov and Hutter 2017, without restarts)."""
 
     min_lr_ratio: Fraction = 0.1
     """Final learning rate as a fraction of the peak."""
-
-
-@dataclass(frozen=True)
-class Cosine(_Decaying):
-    """Linear warm-up, then half a cosine down to `min_lr_ratio` (Loshchilov and Hutter 2017, without restarts)."""
 
     def lr_factor(self, step: int, steps: int) -> float:
         warm = steps_of(self.warmup, steps)
@@ -63,12 +58,13 @@ class Cosine(_Decaying):
 
 
 @dataclass(frozen=True)
-class WSD(_Decaying):
+class WSD(Constant):
     """Warm-up, stable, decay (Hu et al. 2024, MiniCPM): a linear cool-down over the last steps.
 
     With the warm-up in steps, runs of different lengths are the same run, to the bit, until the shorter one cools down.
     """
 
+    min_lr_ratio: Fraction = 0.1
     cooldown: Span = 0.2
 
     def lr_factor(self, step: int, steps: int) -> float:

@@ -4,14 +4,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posenc.distributed import this_rank
 from posenc.distributed.launch import TIME_LIMIT_SIGNALS
 from posenc.errors import Stopped
+
+if TYPE_CHECKING:
+    from lightning.pytorch.strategies import Strategy
 
 GRACE = 7.0
 """Seconds after a signal to exit even if no step ends; many senders kill the process after 10 seconds."""
@@ -49,13 +52,13 @@ class Signals:
         """The signal to stop for: with a single rank the one received, otherwise the one all ranks agreed on."""
         return self._agreed if self._multi_rank else self.received
 
-    def agree(self, largest: Callable[[int], int]) -> None:
-        """Make all ranks stop if one of them has received a signal; all ranks must call this.
-
-        `largest` all-reduces with max.
-        """
+    def agree(self, strategy: "Strategy") -> None:
+        """Make all ranks of Lightning's strategy stop if one has received a signal; all ranks must call this."""
         if self._multi_rank:
-            self._agreed = largest(self.received or 0) or None
+            import torch
+
+            received = torch.tensor(self.received or 0, device=strategy.root_device)
+            self._agreed = int(strategy.reduce(received, reduce_op="max")) or None
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():  # handlers can only be set there
@@ -121,7 +124,8 @@ class Signals:
             self._leaving.set()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        stopped = Stopped(signum, f"{_by(signum)}: {reason}")
+        by = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
+        stopped = Stopped(signum, f"stopped by {by}: {reason}")
         previous = self._before.get(signum)
         if callable(previous) and signum != signal.SIGINT and not self._passed_on:
             self._passed_on = True
@@ -187,7 +191,3 @@ def _leave_at_once(signum: int) -> None:
         with suppress(OSError):
             os.write(2, b"\nstopped at once; the same command resumes from the last checkpoint\n")
     os._exit(128 + signum)
-
-
-def _by(signum: int) -> str:
-    return "stopped by Ctrl-C" if signum == signal.SIGINT else f"stopped by {signal.Signals(signum).name}"

@@ -45,10 +45,7 @@ OFF: dict[str, Any] = {
 
 
 def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callbacks: Sequence[Callback]) -> Trainer:
-    """
-    Raises:
-        UserError: if the requested device is not available.
-    """
+    """Lightning's Trainer on the requested device."""
     _silence_lightning()
     kwargs = hardware.trainer_kwargs()
     kwargs["plugins"] = [CheckpointIO(), *kwargs["plugins"]]
