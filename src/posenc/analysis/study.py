@@ -70,11 +70,7 @@ class Study:
                 yield shlex.join([*line, *overrides])
 
     def corpus(self, overrides: Sequence[str]) -> str:
-        """The name in runs.csv of the experiment's text with some overrides.
-
-        Raises:
-            UserError: if the text cannot be read.
-        """
+        """The name in runs.csv of the experiment's text with some overrides."""
         config, choices = self.configuration(overrides)
         return corpus_of({"data": choices["data"], "text": build(config, "data").fingerprint()})
 
@@ -189,11 +185,7 @@ class Study:
         return found, notices
 
     def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """The validated configuration of the experiment with some overrides, and its choices.
-
-        Raises:
-            UserError: if a value is invalid.
-        """
+        """The validated configuration of the experiment with some overrides, and its choices."""
         config, choices = _composed((self.experiment, *overrides), resolve=True)
         check(config)
         return config, choices

@@ -33,11 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
-    """Write the losses of n-gram models on the validation windows of the experiment with overrides to ngrams.csv.
-
-    Raises:
-        UserError: if the text cannot be read.
-    """
+    """Write the losses of n-gram models on the validation windows of the experiment with overrides to ngrams.csv."""
     from posenc.analysis.results import NGramRow
     from posenc.config.instantiate import build
     from posenc.objectives.ngram import ngram_losses

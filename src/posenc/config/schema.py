@@ -103,21 +103,13 @@ def check(config: Mapping[str, Any]) -> Settings:
 
 
 def check_settings(config: Mapping[str, Any], keys: Collection[str]) -> None:
-    """Check these keys of `Settings`.
-
-    Raises:
-        UserError: on the first that is missing or invalid.
-    """
+    """Check that these keys of `Settings` are there and valid."""
     others = Settings.__annotations__.keys() - set(keys)
     _check_values("", {key: config[key] for key in keys if key in config}, Settings, others)
 
 
 def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
-    """Check these groups and every value in them.
-
-    Raises:
-        UserError: on the first missing group, unknown key or invalid value.
-    """
+    """Check that these groups are there, and that every key and value in them is valid."""
     for group in groups:
         if not isinstance(config.get(group), Mapping):
             raise UserError(f"{group} is missing: choose one with {group}=")

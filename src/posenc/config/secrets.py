@@ -23,11 +23,7 @@ _LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{100})")
 
 
 def check_no_secrets(arguments: Iterable[str]) -> None:
-    """Reject a command line with a secret, which would end up in config.yaml and the logs.
-
-    Raises:
-        UserError: names the key, not the value.
-    """
+    """Reject a command line with a secret, which would end up in config.yaml and the logs; names only its key."""
     for argument in arguments:
         name, assigned, value = argument.partition("=")
         if name.endswith("revision"):  # a commit hash, which looks like a W&B key

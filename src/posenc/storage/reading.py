@@ -55,10 +55,7 @@ def read_text(file: Path, limit: int = MAX_BYTES) -> str:
 
 
 def read_json(file: Path) -> Any:
-    """
-    Raises:
-        UserError: if it cannot be read.
-    """
+    """The content of a JSON file."""
     return _parsed(file, functools.partial(json.loads, object_pairs_hook=_unique))
 
 
