@@ -10,23 +10,13 @@ import numpy as np
 from posenc.analysis.arms import Arm
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
-from posenc.analysis.runs import AXES, MEASURES, Run
+from posenc.analysis.runs import MEASURES, Run
 from posenc.report import formatting, sentences, tables
 from posenc.report.figures import scores, window
 from posenc.report.looks import Look, looks
 from posenc.storage.metrics import METRICS
 
 _TEMPLATES = Path(__file__).parent / "templates"
-
-_CHARTS = {
-    "loss": "val_loss",
-    "speedup": "speed_up_steps",
-    "previous_token": "previous_token",
-    "induction": "induction",
-    "lengths": "bits_per_byte",
-    "positions": "val_loss",
-}
-"""The metric on the y axis of each chart."""
 
 
 def html(comparison: Comparison) -> str:
@@ -68,8 +58,7 @@ def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **sho
 def _data(comparison: Comparison, look: Mapping[str, Look]) -> dict[str, Any]:
     """The data for curves.js."""
     return {
-        "axes": {axis: METRICS[axis].label for axis in AXES},
-        "labels": {chart: METRICS[name].label for chart, name in _CHARTS.items()},
+        "labels": {name: metric.label for name, metric in METRICS.items()},
         "panels": [_panel(panel, look) for panel in comparison.panels],
     }
 

@@ -1,7 +1,7 @@
 "use strict";
 // Draws the panels in #data, and redraws them when a control changes. The form is the only state.
 (() => {
-  const { axes: AXES, labels: LABELS, panels } = JSON.parse(document.getElementById("data").textContent);
+  const { labels: LABELS, panels } = JSON.parse(document.getElementById("data").textContent);
   const form = document.getElementById("controls");
 
   function choices() {
@@ -24,13 +24,13 @@
     return [...(chosen.seeds ? seeds : []), ...(chosen.mean ? means : [])];
   }
 
-  const across = (chosen) => ({ title: AXES[chosen.axis], log: chosen.logx });
+  const across = (chosen) => ({ title: LABELS[chosen.axis], log: chosen.logx });
 
   function loss(panel, chosen) {
     const lines = panel.thresholds.map(({ level, share }) => ({ y: level, text: share }));
     if (panel.ngram) lines.push({ y: panel.ngram.loss, text: panel.ngram.name.split(" ")[0], dash: "2 3" });
     return {
-      x: across(chosen), y: { title: LABELS.loss, log: chosen.logy, range: panel.window },
+      x: across(chosen), y: { title: LABELS.val_loss, log: chosen.logy, range: panel.window },
       series: overTraining(panel, chosen, "val_loss"), lines: chosen.thresholds ? lines : [],
     };
   }
@@ -38,8 +38,8 @@
   function speedUp(panel, chosen) {
     const drawn = panel.schemes.filter((scheme) => scheme.speedup && chosen.schemes.has(scheme.name));
     return {
-      x: { title: LABELS.loss, reversed: true },
-      y: { title: LABELS.speedup, log: true, ticks: [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50], suffix: "x", digits: 2 },
+      x: { title: LABELS.val_loss, reversed: true },
+      y: { title: LABELS.speed_up_steps, log: true, ticks: [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50], suffix: "x", digits: 2 },
       series: drawn.map((scheme) => mean(scheme, scheme.speedup)), lines: [{ y: 1, text: "baseline" }],
     };
   }
@@ -57,7 +57,7 @@
       positions: { title: "position in the window, tokens", ticks: Array.from({ length: 12 }, (_, power) => 4 ** power) },
     }[kind];
     return {
-      x: { ...x, log: true }, y: { title: LABELS[kind] },
+      x: { ...x, log: true }, y: { title: LABELS[kind === "lengths" ? "bits_per_byte" : "val_loss"] },
       series: drawn.map((scheme) => ({ ...mean(scheme, scheme[kind]), marks: kind === "lengths" })),
       lines: kind === "positions" ? [{ x: context, text: "training length" }] : [],
     };
