@@ -75,7 +75,7 @@ class Lengths:
 
     Attributes:
         run: <scheme>/<directory>, so that a file copied to another run is detected.
-        checkpoint: the SHA-256 of the evaluated checkpoint.
+        checkpoint: the first 16 digits of the SHA-256 of the evaluated checkpoint, or all.
         context: the training length.
         val_loss: of that checkpoint on the run's validation windows, recomputed.
         entries: one for each of TIMES.
