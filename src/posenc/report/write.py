@@ -1,13 +1,10 @@
 """Reads a sweep, prints its comparison and writes the report."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from posenc.analysis.comparison import Comparison, compare
 from posenc.analysis.sweep import Sweep, read_folder
 from posenc.analysis.wandb_runs import WANDB, parse_source, read_group
-from posenc.errors import UserError
 from posenc.report import terminal
 from posenc.storage.atomic import atomic_write, check_writable
 from posenc.tracking.client import TIMEOUT
@@ -37,23 +34,13 @@ def report(
             check_writable(f"{option}={path}", path)
     comparison = compare(sweep, baseline, busy)
     terminal.show(comparison)
-    with _written_to(folder):
-        _write(comparison, folder)
+    _write(comparison, folder)
     print(f"\nReport: {folder / 'report.html'}")
     if results is not None:
         from posenc.report.export import export
 
-        with _written_to(results):
-            export(comparison, results)
+        export(comparison, results)
         print(f"Results: {results}")
-
-
-@contextmanager
-def _written_to(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"the report cannot be written to {error.filename or folder}: {error.strerror}") from error
 
 
 def _read(source: str, timeout: float) -> tuple[Sweep, Path]:
