@@ -100,10 +100,8 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
         busy: whether the machine did other work during the runs, so that their seconds are not comparable.
 
     Raises:
-        UserError: if there are no runs, or none of the given baseline.
+        UserError: if there are no runs of the given baseline.
     """
-    if not sweep.runs:
-        raise UserError(f"no runs in {sweep.name}")
     schemes = sorted({run.scheme for run in sweep.runs})
     if baseline is not None and baseline not in schemes:
         raise UserError(f"--baseline={baseline} is not a scheme of {sweep.name}; choose from {', '.join(schemes)}")

@@ -174,7 +174,7 @@ def run_of(
     check_plain(f"{source}: pos", config["choices"]["pos"])
     if summary is not None:
         check_types(f"the summary of {source}", summary, Summary)
-    curve = {name: np.array([_number(row.get(name)) for row in rows]) for name in (*AXES, *MEASURES)}
+    curve = {name: np.array([row.get(name) for row in rows], float) for name in (*AXES, *MEASURES)}
     for axis in AXES:
         low, high = MEASURABLE
         if not ((curve[axis] >= low) & (curve[axis] <= high)).all() or not (np.diff(curve[axis]) > 0).all():
@@ -200,10 +200,6 @@ def canonical(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _number(value: Any) -> float:
-    return float(value) if value not in (None, "") else np.nan
 
 
 def flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

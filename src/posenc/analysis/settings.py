@@ -14,14 +14,11 @@ def settings(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Any], list[Run]]]:
     value of a `pos` key.
     """
     axes = swept_keys(runs)
-    groups = []
     for values in itertools.product(*(_values(runs, key) for key in axes)):
         setting = dict(zip(axes, values, strict=True))
         inside = [run for run in runs if all(_belongs(run, key, value, runs) for key, value in setting.items())]
         if inside and all(any(run.setting.get(key) == value for run in inside) for key, value in setting.items()):
-            groups.append((setting, inside))
-    for setting, inside in groups:
-        yield {**setting, **_following(setting, inside, runs)}, inside
+            yield {**setting, **_following(setting, inside, runs)}, inside
 
 
 def swept_keys(runs: Sequence[Run]) -> list[str]:

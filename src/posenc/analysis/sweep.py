@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -158,8 +157,4 @@ def _command(file: Path) -> str:
     check_types(file, given, list[list[str]])
     overrides = itertools.chain(*given)
     shown = [str(one) for one in overrides if not str(one).startswith(("hydra.mode=", "runs=", "cache="))]
-    return " ".join(["python train.py -m", *map(_quoted, shown)])
-
-
-def _quoted(override: str) -> str:
-    return override if re.fullmatch(r"[\w./,=+~@:-]+", override) else shlex.quote(override)
+    return shlex.join(["python", "train.py", "-m", *shown])

@@ -123,12 +123,10 @@ def groups(study: Study, corpus: str) -> list[Group]:
             for name, arm in block["arms"].items()
         }
         known = {name: one for name, one in effects.items() if one}
-        heads = {str(name): _scores(study.heads(arm, corpus)) for name, arm in block["arms"].items()}
+        heads = {
+            str(name): {layer: mean(scores, share=True) for layer, scores in study.heads(arm, corpus).items()}
+            for name, arm in block["arms"].items()
+        }
         measured = {name: scores for name, scores in heads.items() if scores}
         result.append(Group(block["what"], block.get("from"), block.get("axis"), known, measured))
     return result
-
-
-def _scores(heads: Mapping[int, Sequence[float]]) -> dict[int, Estimate]:
-    """The mean over seeds in each layer."""
-    return {layer: mean(scores, share=True) for layer, scores in heads.items()}

@@ -16,7 +16,7 @@ from posenc.analysis.claim_map import (
     off_plateau,
     trend,
 )
-from posenc.analysis.convergence import Estimate, mean
+from posenc.analysis.convergence import mean
 from posenc.analysis.results import BACKBONE, SEARCH, NGramRow, Result, by_seeds, pooled_sd, seeds_needed
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
@@ -84,7 +84,13 @@ def _schemes(study: Study, corpus: str) -> list[str]:
 
 
 def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> list[str]:
-    """The paragraphs on one corpus, in Markdown; arguments as in `figure`."""
+    """The paragraphs on one corpus, in Markdown.
+
+    Args:
+        results: all of them, for the spread over seeds.
+        points: of the map.
+        others: of the maps against other baselines or with other settings, by name.
+    """
     written = []
     unit = min(result.tokens for result in results)
     if points:
@@ -93,9 +99,17 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
         if against:
             written += [f"Against {name}:", table(against, unit)]
     if changed := growth(points):
-        written.append(last_change(*changed))
-    if fitted := trend(points):
-        written.append(slope(fitted))
+        before, after, factor = changed
+        written.append(
+            f"From {before:,} to {after:,} tokens N changes by a factor of {factor.value:.2f}"
+            f"{formatting.bounds(factor)}, paired over {formatting.seeds(factor.seeds)}."
+        )
+    if b := trend(points):
+        written.append(
+            "Over the budgets off the plateau where every seed has an N, log N = a + b log D has "
+            f"b = {b.value:.3f}{formatting.bounds(b, '{:.3f}'.format)}, {formatting.seeds(b.seeds)}: "
+            f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
+        )
     budgets: dict[str, set[int]] = {}
     for result in results:
         budgets.setdefault(result.pos, set()).add(result.tokens)
@@ -180,20 +194,3 @@ def ratio(point: Point, unit: int) -> str:
         if count:
             texts.append(text if count == len(each) else f"{text} in {count} of {len(each)} seeds")
     return ", ".join(texts)
-
-
-def last_change(before: int, after: int, ratio: Estimate) -> str:
-    """`growth` in a sentence."""
-    return (
-        f"From {before:,} to {after:,} tokens N changes by a factor of {ratio.value:.2f}{formatting.bounds(ratio)}, "
-        f"paired over {formatting.seeds(ratio.seeds)}."
-    )
-
-
-def slope(b: Estimate) -> str:
-    """The trend in a sentence."""
-    return (
-        "Over the budgets off the plateau where every seed has an N, log N = a + b log D has "
-        f"b = {b.value:.3f}{formatting.bounds(b, '{:.3f}'.format)}, {formatting.seeds(b.seeds)}: "
-        f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
-    )

@@ -6,10 +6,9 @@ from typing import Any
 from posenc.analysis.arms import Arm, Threshold
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Estimate
-from posenc.analysis.runs import AXES, MEASURES
+from posenc.analysis.runs import AXES, MEASURES, Run
 from posenc.report.formatting import finite
 from posenc.storage.csv_files import to_csv
-from posenc.storage.lengths_file import Lengths
 
 Row = dict[str, Any]
 
@@ -94,11 +93,8 @@ def curves(comparison: Comparison) -> str:
     """One row per run and validation."""
     columns = (*AXES, *MEASURES)
     rows = (
-        {"setting": panel.title, "scheme": arm.scheme, "seed": run.seed}
-        | {name: f"{run.curve[name][validation]:.6g}" for name in columns}
-        for panel in comparison.panels
-        for arm in panel.arms
-        for run in arm.runs
+        {**key, **{name: f"{run.curve[name][validation]:.6g}" for name in columns}}
+        for key, run in _runs(comparison)
         for validation in range(len(run.curve["step"]))
     )
     return to_csv((*_RUN, *columns), rows)
@@ -114,7 +110,7 @@ def lengths(comparison: Comparison) -> str:
     """One row per run and length; if it was not evaluated, with the reason."""
     rows = (
         {
-            **run,
+            **key,
             "times": f"{entry.times:g}",
             "length": entry.length,
             "windows": entry.windows,
@@ -122,8 +118,8 @@ def lengths(comparison: Comparison) -> str:
             "bits_per_byte": finite(entry.bits_per_byte, 5),
             "no_entry": entry.no_entry,
         }
-        for run, evaluated in _evaluated(comparison)
-        for entry in evaluated.entries
+        for key, run in _runs(comparison)
+        for entry in (run.lengths.entries if run.lengths else ())
     )
     return to_csv((*_RUN, "times", "length", "windows", "nats_per_token", "bits_per_byte", "no_entry"), rows)
 
@@ -131,18 +127,17 @@ def lengths(comparison: Comparison) -> str:
 def positions(comparison: Comparison) -> str:
     """One row per run, length and bucket of positions, counted from 0."""
     rows = (
-        {**run, "length": entry.length, "from_position": first, "to_position": end - 1, "nats_per_token": f"{loss:.5f}"}
-        for run, evaluated in _evaluated(comparison)
-        for entry in evaluated.entries
+        {**key, "length": entry.length, "from_position": first, "to_position": end - 1, "nats_per_token": f"{loss:.5f}"}
+        for key, run in _runs(comparison)
+        for entry in (run.lengths.entries if run.lengths else ())
         for first, end, loss in zip(entry.edges[:-1], entry.edges[1:], entry.losses, strict=True)
     )
     return to_csv((*_RUN, "length", "from_position", "to_position", "nats_per_token"), rows)
 
 
-def _evaluated(comparison: Comparison) -> Iterator[tuple[Row, Lengths]]:
-    """Every run that was evaluated in longer windows, and its results."""
+def _runs(comparison: Comparison) -> Iterator[tuple[Row, Run]]:
+    """Every run with its setting, scheme and seed."""
     for panel in comparison.panels:
         for arm in panel.arms:
             for run in arm.runs:
-                if run.lengths is not None:
-                    yield {"setting": panel.title, "scheme": arm.scheme, "seed": run.seed}, run.lengths
+                yield {"setting": panel.title, "scheme": arm.scheme, "seed": run.seed}, run

@@ -8,7 +8,6 @@ from posenc.analysis.attention_heads import DROPPED
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, Verdict
 from posenc.analysis.extrapolation import Extrapolation
-from posenc.analysis.published import Reproduction
 from posenc.report import formatting
 from posenc.report.formatting import short
 from posenc.storage.metrics import METRICS
@@ -190,11 +189,3 @@ def gaps(found: Extrapolation) -> list[str]:
             where = ", ".join(f"{times:g}x" for times, why in row.no_entry.items() if why == reason)
             schemes.setdefault(f"{where}: {reason}", []).append(row.scheme)
     return [f"Not evaluated: {', '.join(names)} at {gap}" for gap, names in schemes.items()]
-
-
-def reproduction(found: Reproduction) -> str:
-    """Caption of the comparison with the paper."""
-    return (
-        f"Speed-up in steps over {found.baseline}, to {found.baseline}'s loss after a fraction of its budget, compared "
-        f"with that of rotary over the other arm in {found.curves.source}, after the same fraction"
-    )

@@ -109,7 +109,9 @@ def reproduction(found: Reproduction) -> Table:
         f"Comparison with the paper ({found.curves.source}): speed-up in steps",
         ("after", f"{found.baseline}'s loss", "paper", *ours),
         rows,
-        f"{sentences.reproduction(found)}, digitised from the figure. Differences: {found.curves.unlike}.",
+        f"Speed-up in steps over {found.baseline}, to {found.baseline}'s loss after a fraction of its budget, compared "
+        f"with that of rotary over the other arm in {found.curves.source}, after the same fraction, digitised from the "
+        f"figure. Differences: {found.curves.unlike}.",
     )
 
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from posenc.analysis.comparison import Comparison, Panel
+from posenc.analysis.comparison import Comparison
 from posenc.errors import printable_lines
 from posenc.report import sentences, tables
 from posenc.report.tables import Table
@@ -18,7 +18,8 @@ def show(comparison: Comparison) -> None:
             _print(console, tables.thresholds(panel))
         if panel.reproduction:
             _print(console, tables.reproduction(panel.reproduction))
-        for notice in _notices(comparison, panel):
+        of_the_sweep = comparison.sweep.notices if panel is comparison.panels[0] else ()
+        for notice in (*of_the_sweep, *panel.notices):
             _say(console, f"Note: {notice}.")
         console.print()
         _say(console, sentences.verdict(panel), "bold")
@@ -39,11 +40,6 @@ def show_longer_windows(comparison: Comparison) -> None:
             for gap in sentences.gaps(found):
                 _say(console, f"{gap}.")
             _say(console, sentences.extrapolation(found), "bold")
-
-
-def _notices(comparison: Comparison, panel: Panel) -> list[str]:
-    """The notices of a panel; the first panel also gets those of the sweep."""
-    return [*(comparison.sweep.notices if panel is comparison.panels[0] else ()), *panel.notices]
 
 
 def _console(width: int) -> Any:
