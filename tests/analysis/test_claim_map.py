@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from posenc.analysis.claim_map import advantage, growth, off_plateau, tokens_to, trend
-from posenc.analysis.results import Result, by_seeds, pooled_sd, read_results, rows, seeds_needed
+from posenc.analysis.results import Result, by_seeds, pooled_sd, read_results, seeds_needed, table
 from posenc.errors import UserError
-from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import to_csv
 
 UNIT = 1_228_800
 FASTER = {"rope": 1.6, "sinusoidal": 1.0}
@@ -131,19 +129,15 @@ def test_the_seeds_needed_for_a_large_sd_are_not_counted_one_by_one():
 
 
 def test_results_are_read_as_they_were_written(tmp_path):
-    lines = [",".join(map(str, row.values())) for row in rows(backbone())]
-    atomic_write(tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), *lines]) + "\n")
-    assert sorted(read_results(tmp_path / "runs.csv"), key=str) == sorted(backbone(), key=str)
-    atomic_write(
-        tmp_path / "runs.csv", "\n".join([",".join(rows(backbone())[0]), "wiki,backbone,rope,x,1,1,,,1,1,1,abc"]) + "\n"
-    )
+    (tmp_path / "runs.csv").write_text(table(Result, backbone()))
+    assert read_results(tmp_path / "runs.csv") == tuple(backbone())
+    (tmp_path / "runs.csv").write_text(f"{table(Result, [])}wiki,backbone,rope,x,1,1,,,1,1,1,abc\n")
     with pytest.raises(UserError, match=r"runs.csv, row 1, column seed cannot be read"):
         read_results(tmp_path / "runs.csv")
 
 
 @pytest.mark.parametrize("loss", [-0.1, 1e6, math.nan, math.inf])
 def test_a_loss_that_is_none_is_refused(loss, tmp_path):
-    table = rows([replace(backbone()[0], val_loss=loss)])
-    (tmp_path / "runs.csv").write_text(to_csv(list(table[0]), table))
+    (tmp_path / "runs.csv").write_text(table(Result, [replace(backbone()[0], val_loss=loss)]))
     with pytest.raises(UserError, match=r"runs.csv, row 1, column val_loss cannot be read"):
         read_results(tmp_path / "runs.csv")

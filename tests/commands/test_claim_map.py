@@ -9,11 +9,10 @@ import pytest
 import yaml
 
 from posenc.analysis.claim_map import backbone_of
-from posenc.analysis.results import Result, rows
+from posenc.analysis.results import Result, table
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import to_csv
 from tests.conftest import ROOT, only, python
 
 SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
@@ -132,8 +131,8 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     plan = {**shared, "unit": 10, "units": [1], "seeds": [0], "blocks": blocks}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
     study = Study(tmp_path)
-    found = rows(Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc") for line in study.lines())
-    (tmp_path / "runs.csv").write_text(to_csv(list(found[0]), found))
+    found = [Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc") for line in study.lines()]
+    (tmp_path / "runs.csv").write_text(table(Result, found))
     backbone, alternatives = backbone_of(study, "text")
     assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.006)]
     assert {name: [one.lr for one in group] for name, group in alternatives.items()} == {

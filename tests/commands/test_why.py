@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from posenc.analysis.results import KEY_COLUMNS, Result
-from posenc.analysis.results import rows as rows_of
+from posenc.analysis.results import CurveRow, HeadRow, Result, table
 from posenc.analysis.study import Study
 from posenc.commands.why import main
-from posenc.storage.csv_files import to_csv
 from tests.conftest import only
 
 PLAN: dict[str, Any] = {
@@ -42,18 +40,17 @@ def folder(tmp_path_factory):
     (folder / "a.txt").write_text("In the beginning\n" * 30)
     study = Study(folder)
     corpus = study.corpus(text(folder, "a"))
-    results = []
-    with (folder / "curves.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow([*KEY_COLUMNS, "at_tokens", "val_loss"])
-        arms = {name: arm for block in PLAN["blocks"] for name, arm in block["arms"].items()}
-        for name, arm in arms.items():
-            for seed in range(2 if name == "6" else 3):
-                key = study.key(["experiment=why", *arm.split(), "steps=1200", f"seed={seed}"], corpus)
-                results.append(Result(*key, val_loss=1.0, val_loss_se=0.01, bigram_loss=2.4, commit="abc"))
-                for step in range(10, 1201, 10):
-                    rows.writerow([*key, step * 4096, 4 - 0.4 * math.log(step * FASTER[name] * (1 + seed / 50))])
-    (folder / "runs.csv").write_text(to_csv(list(rows_of(results)[0]), rows_of(results)))
+    results, curves = [], []
+    arms = {name: arm for block in PLAN["blocks"] for name, arm in block["arms"].items()}
+    for name, arm in arms.items():
+        for seed in range(2 if name == "6" else 3):
+            key = study.key(["experiment=why", *arm.split(), "steps=1200", f"seed={seed}"], corpus)
+            results.append(Result(*key, val_loss=1.0, val_loss_se=0.01, bigram_loss=2.4, commit="abc"))
+            for step in range(10, 1201, 10):
+                loss = 4 - 0.4 * math.log(step * FASTER[name] * (1 + seed / 50))
+                curves.append(CurveRow(*key, at_tokens=step * 4096, val_loss=loss))
+    (folder / "curves.csv").write_text(table(CurveRow, curves))
+    (folder / "runs.csv").write_text(table(Result, results))
     return folder
 
 
@@ -90,9 +87,8 @@ def test_names_that_are_not_all_numbers_are_bars_and_the_reference_has_no_advant
 def test_the_page_has_the_previous_token_score_of_each_layer(folder, tmp_path):
     study = Study(shutil.copytree(folder, tmp_path / "why"))
     keys = [result.key for result in study.results if result.pos == "none" and result.setting == "backbone"]
-    rows = [[*key, layer, 0.1 * layer] for key in keys for layer in (1, 2)]
-    with (study.folder / "heads.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([[*KEY_COLUMNS, "layer", "previous_token"], *rows])
+    rows = [HeadRow(*key, layer, 0.1 * layer) for key in keys for layer in (1, 2)]
+    (study.folder / "heads.csv").write_text(table(HeadRow, rows))
     main(["--results", str(study.folder)])
     page = (study.folder / "README.md").read_text()
     assert "| arm | seeds | layer 1 | layer 2 |" in page

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.runs import DIVERGED, Run
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
-from posenc.storage.csv_files import read_rows
+from posenc.storage.csv_files import read_rows, to_csv
 
 BACKBONE, SEARCH = "backbone", "search"
 
@@ -34,19 +34,14 @@ Key = tuple[str, str, str, int, int, float, str, str]
 
 
 @dataclass(frozen=True)
-class Result:
-    """A finished run: a row of runs.csv.
+class RunRow:
+    """A row about a run, which these columns identify.
 
     Attributes:
         corpus: name and fingerprint of the corpus.
         setting: overrides of the experiment, `backbone` if there are none, or `search` for a trial.
         pos, seed, tokens: scheme, seed and budget.
         lr, scale, base: hyperparameters; empty if the scheme does not have them.
-        val_loss: final validation loss, nats per token.
-        val_loss_se: its standard error over validation batches; NaN if it was not measured.
-        bigram_loss: of the bigram model on the same validation windows, at which a model without positions plateaus;
-            for a masked model, of the unigram model; NaN if it is unknown.
-        commit: of the code that trained it.
     """
 
     corpus: str
@@ -57,10 +52,6 @@ class Result:
     lr: FiniteFloat
     scale: str
     base: str
-    val_loss: Annotated[FiniteFloat, Ge(0), Lt(DIVERGED)]
-    val_loss_se: float
-    bigram_loss: float
-    commit: str
 
     @property
     def key(self) -> Key:
@@ -71,6 +62,56 @@ class Result:
     def arm(self) -> tuple[str, str, float, str, str]:
         """Setting, scheme and hyperparameters."""
         return self.setting, self.pos, self.lr, self.scale, self.base
+
+
+@dataclass(frozen=True)
+class Result(RunRow):
+    """A finished run: a row of runs.csv.
+
+    Attributes:
+        val_loss: final validation loss, nats per token.
+        val_loss_se: its standard error over validation batches; NaN if it was not measured.
+        bigram_loss: of the bigram model on the same validation windows, at which a model without positions plateaus;
+            for a masked model, of the unigram model; NaN if it is unknown.
+        commit: of the code that trained it.
+    """
+
+    val_loss: Annotated[FiniteFloat, Ge(0), Lt(DIVERGED)]
+    val_loss_se: float
+    bigram_loss: float
+    commit: str
+
+
+@dataclass(frozen=True)
+class CurveRow(RunRow):
+    """A row of curves.csv."""
+
+    at_tokens: PositiveInt
+    val_loss: FiniteFloat
+
+
+@dataclass(frozen=True)
+class AblationRow(RunRow):
+    """A row of ablation.csv: a run's loss with one offset masked, 0 for none."""
+
+    masked_offset: NonNegativeInt
+    val_loss: FiniteFloat
+
+
+@dataclass(frozen=True)
+class HeadRow(RunRow):
+    """A row of heads.csv: the highest previous-token score of a layer's heads at the end of a run; layers from 1."""
+
+    layer: PositiveInt
+    previous_token: Annotated[FiniteFloat, Ge(0), Le(1)]
+
+
+class NGramRow(TypedDict):
+    """A row of ngrams.csv."""
+
+    corpus: str
+    order: int
+    val_loss: FiniteFloat
 
 
 def defaults(experiment: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,67 +170,20 @@ def corpus_of(configuration: Mapping[str, Any]) -> str:
     return f"{configuration['data']}-{configuration['text'][:8]}"
 
 
-def curve_rows(run: Run, result: Result) -> list[dict[str, object]]:
-    """The validations of a run as rows of curves.csv."""
-    named = dict(zip(KEY_COLUMNS, result.key, strict=True))
+def curve_rows(run: Run, result: Result) -> list[CurveRow]:
+    """The validations of a run."""
     measured = zip(run.curve["tokens"], run.curve["val_loss"], strict=True)
-    return [{**named, "at_tokens": int(tokens), "val_loss": round(loss, 5)} for tokens, loss in measured]
+    return [CurveRow(*result.key, int(tokens), round(loss, 5)) for tokens, loss in measured]
 
 
-def head_rows(run: Run, result: Result) -> list[dict[str, object]]:
-    """The attention heads at the end of a run as rows of heads.csv; none if they were not measured."""
-    named = dict(zip(KEY_COLUMNS, result.key, strict=True))
+def head_rows(run: Run, result: Result) -> list[HeadRow]:
+    """The attention heads at the end of a run; none if they were not measured."""
     best: dict[int, float] = {}
     for head in run.heads:
         if head["step"] == run.last_step:
             layer = int(head["layer"]) + 1
             best[layer] = max(best.get(layer, 0.0), head["1"])
-    return [{**named, "layer": layer, "previous_token": score} for layer, score in best.items()]
-
-
-class _RunRow(TypedDict):
-    """A row about a run: its key, in KEY_COLUMNS."""
-
-    corpus: str
-    setting: str
-    pos: str
-    seed: int
-    tokens: PositiveInt
-    lr: FiniteFloat
-    scale: str
-    base: str
-
-
-class CurveRow(_RunRow):
-    """A row of curves.csv."""
-
-    at_tokens: PositiveInt
-    val_loss: FiniteFloat
-
-
-class AblationRow(_RunRow):
-    """A row of ablation.csv: a run's loss with one offset masked, 0 for none."""
-
-    masked_offset: NonNegativeInt
-    val_loss: FiniteFloat
-
-
-class HeadRow(_RunRow):
-    """A row of heads.csv: the highest previous-token score of a layer's heads at the end of a run; layers from 1."""
-
-    layer: PositiveInt
-    previous_token: Annotated[FiniteFloat, Ge(0), Le(1)]
-
-
-class NGramRow(TypedDict):
-    """A row of ngrams.csv."""
-
-    corpus: str
-    order: int
-    val_loss: FiniteFloat
-
-
-KEY_COLUMNS = ("corpus", "setting", "pos", "seed", "tokens", "lr", "scale", "base")
+    return [HeadRow(*result.key, layer, score) for layer, score in best.items()]
 
 
 def read_results(file: Path) -> tuple[Result, ...]:
@@ -206,9 +200,9 @@ def read_results(file: Path) -> tuple[Result, ...]:
     return results
 
 
-def rows(results: Iterable[Result]) -> list[dict[str, object]]:
-    """Rows of runs.csv in a canonical order."""
-    return [asdict(result) for result in sorted(results, key=lambda result: result.key)]
+def table(kind: type[RunRow], rows: Iterable[RunRow]) -> str:
+    """Rows of one kind as CSV."""
+    return to_csv([column.name for column in fields(kind)], map(vars, rows))
 
 
 def by_seeds(results: Iterable[Result]) -> list[list[float]]:

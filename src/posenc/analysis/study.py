@@ -12,18 +12,18 @@ from omegaconf import OmegaConf
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.results import (
-    KEY_COLUMNS,
     CurveRow,
     HeadRow,
     Key,
     Result,
+    RunRow,
     corpus_of,
     curve_rows,
     defaults,
     key_of,
     read_results,
     result_of,
-    rows,
+    table,
 )
 from posenc.analysis.runs import Run, canonical, finished_runs, flat
 from posenc.bounds import NonNegativeInt, PositiveInt
@@ -33,7 +33,7 @@ from posenc.config.instantiate import build
 from posenc.config.schema import check
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import read_rows, to_csv
+from posenc.storage.csv_files import read_rows
 from posenc.storage.reading import check_types, leaves, read_mapping
 
 _Row = TypeVar("_Row", CurveRow, HeadRow)
@@ -115,23 +115,22 @@ class Study:
         tokens_per_step = setting["batch_size"] * setting["context"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._of_arm(self._curve_rows, arm, corpus):
-            steps, losses = curves.setdefault(row["seed"], ([], []))
-            steps.append(row["at_tokens"] / tokens_per_step)
-            losses.append(row["val_loss"])
+            steps, losses = curves.setdefault(row.seed, ([], []))
+            steps.append(row.at_tokens / tokens_per_step)
+            losses.append(row.val_loss)
         return curves
 
     def heads(self, arm: str, corpus: str) -> dict[int, list[float]]:
         """The highest previous-token score of an arm's finished runs on a corpus, by layer, one for each seed."""
         scores: dict[int, list[float]] = {}
         for row in self._of_arm(self._head_rows, arm, corpus):
-            scores.setdefault(row["layer"], []).append(row["previous_token"])
+            scores.setdefault(row.layer, []).append(row.previous_token)
         return scores
 
     def _of_arm(self, rows: Sequence[_Row], arm: str, corpus: str) -> list[_Row]:
         """The rows about an arm's runs on a corpus; the budget is the experiment's."""
-        key = dict(zip(KEY_COLUMNS, self.key((self.experiment, *arm.split()), corpus), strict=True))
-        del key["seed"]
-        return [row for row in rows if key.items() <= row.items()]
+        of = RunRow(*self.key((self.experiment, *arm.split()), corpus))
+        return [row for row in rows if (row.corpus, row.tokens, row.arm) == (of.corpus, of.tokens, of.arm)]
 
     @cached_property
     def _curve_rows(self) -> list[CurveRow]:
@@ -154,17 +153,15 @@ class Study:
             UserError: if runs.csv or curves.csv cannot be read.
         """
         known = {result.key: result for result in self.results}
-        kept: list[Mapping[str, Any]] = [*self._curve_rows]
-        curves = [row for row in kept if tuple(row[name] for name in KEY_COLUMNS) in known]
+        curves = [row for row in self._curve_rows if row.key in known]
         finished, notices = self.finished(folders)
         for run, result in finished:
             if result.key not in known:
                 known[result.key] = result
                 curves += curve_rows(run, result)
         if folders and known:
-            table = rows(known.values())
-            atomic_write(self.folder / "curves.csv", to_csv(list(CurveRow.__annotations__), curves))
-            atomic_write(self.folder / "runs.csv", to_csv(list(table[0]), table))
+            atomic_write(self.folder / "curves.csv", table(CurveRow, curves))
+            atomic_write(self.folder / "runs.csv", table(Result, [known[key] for key in sorted(known)]))
             del self.results, self._curve_rows  # read again from the files
         return notices
 

@@ -1,16 +1,16 @@
 """Update and plot the study of interventions: `python -m posenc.why runs/why`."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posenc.commands.study import command_line
 from posenc.config.command_line import Arguments
 from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:
-    from posenc.analysis.results import Result
+    from posenc.analysis.results import Result, RunRow
     from posenc.analysis.runs import Run
     from posenc.analysis.study import Study
 
@@ -44,15 +44,14 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
 
     Its columns are those of the run's key, the masked offset, 0 for none, and the loss; existing rows are kept.
     """
-    from posenc.analysis.results import BACKBONE, KEY_COLUMNS, AblationRow
+    from posenc.analysis.results import BACKBONE, AblationRow
     from posenc.evaluation.ablation import losses_without
     from posenc.evaluation.load import load
     from posenc.storage.resource_errors import resource_errors
 
-    def ablated(run: "Run", result: "Result") -> list[dict[str, object]]:
+    def ablated(run: "Run", result: "Result") -> list[AblationRow]:
         if result.setting != BACKBONE:
             return []
-        named = dict(zip(KEY_COLUMNS, result.key, strict=True))
         try:
             with resource_errors():
                 trained = load(Path(run.source))
@@ -60,7 +59,7 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
         except (UserError, RunError) as error:
             print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr)
             return []
-        return [{**named, "masked_offset": offset, "val_loss": round(loss, 5)} for offset, loss in losses.items()]
+        return [AblationRow(*result.key, offset, round(loss, 5)) for offset, loss in losses.items()]
 
     _add_rows(study, folders, "ablation.csv", AblationRow, ablated)
 
@@ -69,20 +68,20 @@ def _add_rows(
     study: "Study",
     folders: Sequence[Path],
     name: str,
-    row: type[Any],
-    rows_of: "Callable[[Run, Result], list[dict[str, object]]]",
+    kind: "type[RunRow]",
+    rows_of: "Callable[[Run, Result], Sequence[RunRow]]",
 ) -> None:
     """Add the rows of each finished run that has none in a table of the study, which is written after each run."""
-    from posenc.analysis.results import KEY_COLUMNS
+    from posenc.analysis.results import table
     from posenc.storage.atomic import atomic_write
-    from posenc.storage.csv_files import read_rows, to_csv
+    from posenc.storage.csv_files import read_rows
 
-    rows: list[Mapping[str, Any]] = [*read_rows(study.folder / name, row)]
-    known = {tuple(one[column] for column in KEY_COLUMNS) for one in rows}
+    rows = read_rows(study.folder / name, kind)
+    known = {row.key for row in rows}
     for run, result in study.finished(folders)[0]:
         if result.key not in known and (added := rows_of(run, result)):
             rows += added
-            atomic_write(study.folder / name, to_csv(list(rows[0]), rows))
+            atomic_write(study.folder / name, table(kind, rows))
 
 
 if __name__ == "__main__":

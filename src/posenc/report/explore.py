@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ class _ReportRow(TypedDict):
     val_loss: FiniteFloat
 
 
+_key = attrgetter("corpus", "setting", "pos", "tokens", "lr", "scale", "base")
+"""What identifies the arm of a row."""
+
 Arm = dict[str, Any]
 """One curve of the page: scheme, name, values, source, setting, seeds, tokens, and x (in tokens), y, low, high."""
 
@@ -65,7 +69,7 @@ def _scheme(file: Path) -> dict[str, Any]:
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Arm]:
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source = file.parent.relative_to(results)
-    known = sorted((row for row in _rows(file) if row["pos"] in schemes), key=_key)
+    known = sorted((row for row in _rows(file) if row.pos in schemes), key=_key)
     for key, measured in groupby(known, key=_key):
         corpus, setting, pos, tokens, lr, scale, base = key
         overrides = [] if setting in (BACKBONE, SEARCH) else setting.replace(",", "").split()
@@ -87,7 +91,7 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
         }
 
 
-def _rows(file: Path) -> Sequence[Mapping[str, Any]]:
+def _rows(file: Path) -> list[CurveRow]:
     """The rows of a curves.csv, those of a report's with the columns of a study's."""
     columns = next(iter(read_csv(file)), None)
     if columns is None:
@@ -96,25 +100,14 @@ def _rows(file: Path) -> Sequence[Mapping[str, Any]]:
         return read_rows(file, CurveRow)
     rows = read_rows(file, _ReportRow)
     budget = int(max(row["tokens"] for row in rows))
-    return [_as_in_a_study(row, budget) for row in rows]
-
-
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Identifies the arm of a row."""
-    return tuple(row[name] for name in ("corpus", "setting", "pos", "tokens", "lr", "scale", "base"))
-
-
-def _as_in_a_study(row: _ReportRow, budget: int) -> dict[str, Any]:
-    """Convert a row of a report's curves.csv to the columns of a study's."""
-    known = {"corpus": "", "setting": row["setting"] or BACKBONE, "lr": "", "scale": "", "base": ""}
-    return {
-        **known,
-        "pos": row["scheme"],
-        "seed": row["seed"],
-        "tokens": budget,
-        "at_tokens": int(row["tokens"]),
-        "val_loss": row["val_loss"],
-    }
+    return [
+        CurveRow(
+            *("", row["setting"] or BACKBONE, row["scheme"], row["seed"], budget, 0, "", ""),
+            at_tokens=int(row["tokens"]),
+            val_loss=row["val_loss"],
+        )
+        for row in rows
+    ]
 
 
 def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
@@ -129,11 +122,11 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
     return values if all(map(math.isfinite, values.values())) else None
 
 
-def _curve(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _curve(rows: Sequence[CurveRow]) -> dict[str, Any]:
     """Mean over seeds with its interval, at the tokens that all seeds have."""
     seeds: dict[int, dict[int, float]] = {}
     for row in rows:
-        seeds.setdefault(row["seed"], {})[row["at_tokens"]] = row["val_loss"]
+        seeds.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
     shared = sorted(set.intersection(*map(set, seeds.values())))
     found = band(shared, [mean([curve[tokens] for curve in seeds.values()]) for tokens in shared])
     lines = {"x": found.x, "y": found.middle, "low": found.low, "high": found.high}
