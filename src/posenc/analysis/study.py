@@ -34,7 +34,7 @@ from posenc.config.schema import check
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_rows
-from posenc.storage.reading import check_types, leaves, read_mapping
+from posenc.storage.reading import check_types, leaves, read_mapping, read_text
 
 _Row = TypeVar("_Row", CurveRow, HeadRow)
 
@@ -53,6 +53,11 @@ class Study:
         except UserError as error:
             raise UserError(f"--results={folder}: {error}") from error
         self.experiment = f"experiment={self.plan['experiment']}"
+
+    def findings(self) -> str:
+        """The text that a person has written for the head of the study's page; empty if there is none."""
+        file = self.folder / "findings.md"
+        return read_text(file).strip() if file.exists() else ""
 
     def lines(self, blocks: Sequence[Mapping[str, Any]] | None = None) -> Iterator[list[str]]:
         """The arguments of train.py for every run of some blocks of the plan, by default of all, in its order."""

@@ -28,13 +28,14 @@ from posenc.storage.csv_files import read_rows
 INTRODUCTION = """\
 How many times fewer tokens, N, RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
 ([protocol](../../docs/protocol.md)). `runs.csv` has a row for each run, `curves.csv` every validation, `plan.yaml`
-the planned runs. Intervals are Student's t over seeds, and cover seeds only; with fewer than three seeds there is no
-interval and no verdict. Generated with `python -m posenc.claim_map`."""
+the planned runs. The unit of budget is that of the smallest runs. Intervals are Student's t over seeds, 95 %, and cover
+seeds only; with fewer than three seeds there is no interval and no verdict. Generated with
+`python -m posenc.claim_map`."""
 
 
 def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
-    text = ["# The claim map", INTRODUCTION]
+    text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
     for corpus in study.corpora:
         text += [f"## {study.title(corpus)}", *_backbone(study, corpus), *_schemes(study, corpus)]
         for tokens, trials in searches(study.on(corpus)).items():
@@ -42,8 +43,7 @@ def write(study: Study) -> Path:
             figures.save(search.figure(trials), study.folder / name)
             text += [f"### Hyperparameter search with {tokens:,} tokens per run"]
             text += [search.table(trials), f"![Expected best of k trials]({name})"]
-    file = study.folder / "README.md"
-    atomic_write(file, "\n\n".join(text) + "\n")
+    atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
     return file
 
 
@@ -110,18 +110,7 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
             f"b = {b.value:.3f}{formatting.bounds(b, '{:.3f}'.format)}, {formatting.seeds(b.seeds)}: "
             f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
         )
-    budgets: dict[str, set[int]] = {}
-    for result in results:
-        budgets.setdefault(result.pos, set()).add(result.tokens)
-    arms = sorted(pos for pos, trained in budgets.items() if len(trained) > 1)
-    groups = {pos: by_seeds(off_plateau(result for result in results if result.pos == pos)) for pos in arms}
-    known = [f"{pos} {_spread(losses)}" for pos, losses in groups.items() if pooled_sd(losses)[1]]
-    if known:
-        written.append(
-            "SD of the final loss over seeds in nats, pooled over the budgets and settings of an arm off the bigram "
-            "model's plateau; the seeds for which the 95 % interval of a mean is at most ± 0.01 nats; and both without "
-            f"the budget or setting that varies most: {'; '.join(known)}."
-        )
+    written += spread(results)
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
         written.append(
@@ -131,19 +120,34 @@ def write_up(results: Sequence[Result], points: Sequence[Point], others: Mapping
     return written
 
 
-def _spread(groups: Sequence[Sequence[float]]) -> str:
-    """The pooled SD of groups by rising variance, in words."""
-    texts = []
-    for chosen in (groups, groups[:-1]):
-        sd, freedom = pooled_sd(chosen)
-        if freedom:
-            texts.append(f"{sd:.4f} ({freedom} degrees of freedom, {seeds_needed(sd, 0.01):,} seeds)")
-    return ", ".join(texts)
+def spread(results: Sequence[Result]) -> list[str]:
+    """The SD of the final loss over seeds, pooled over the settings of an arm with two budgets or more, in Markdown."""
+    rows = []
+    for pos in sorted({result.pos for result in results}):
+        runs = [result for result in results if result.pos == pos]
+        groups = by_seeds(off_plateau(runs))
+        if len({run.tokens for run in runs}) > 1 and pooled_sd(groups)[1]:
+            rows.append([pos, *_pooled(groups), *_pooled(groups[:-1])])
+    if not rows:
+        return []
+    head = ("arm", "SD, nats", "degrees of freedom", "seeds needed")
+    without = ("SD without the budget or setting that varies most", "degrees of freedom", "seeds needed")
+    return [
+        "SD of the final loss over seeds, pooled over the budgets and settings of an arm, without runs on the bigram "
+        "model's plateau, and the number of seeds for which the 95 % interval of a mean is at most ± 0.01 nats:",
+        markdown(Table("", (*head, *without), rows)),
+    ]
+
+
+def _pooled(groups: Sequence[Sequence[float]]) -> list[str]:
+    """Three cells of `spread`; empty without two seeds in a group."""
+    sd, freedom = pooled_sd(groups)
+    return [f"{sd:.4f}", str(freedom), f"{seeds_needed(sd, 0.01):,}"] if freedom else [""] * 3
 
 
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
-    head = ("budget", "tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "nats behind RoPE")
+    head = ("units", "tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "minus RoPE's, nats")
     rows = []
     for point in points:
         fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")

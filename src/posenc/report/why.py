@@ -16,7 +16,6 @@ from posenc.report.figures import STYLE, label
 from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
 from posenc.storage.metrics import METRICS
-from posenc.storage.reading import read_text
 
 INTRODUCTION = """\
 Each intervention adds one of RoPE's properties to a model without RoPE, or removes one from RoPE. Its share of RoPE's
@@ -25,9 +24,6 @@ loss of that arm, seed by seed. Intervals are Student's t over seeds, 95 %, and 
 seeds there is no interval. `plan.yaml` has the command line of every arm, `runs.csv` a row for each run, `curves.csv`
 every validation, `heads.csv` previous-token scores, `ablation.csv` losses with single offsets masked. Generated with
 `python -m posenc.why`."""
-
-FINDINGS = "findings.md"
-"""Optional introduction of README.md, written by hand."""
 
 _COLOUR, _LINE = "#d55e00", "#1c1c1c"
 _ROW = 0.27
@@ -39,8 +35,7 @@ _DOSES = 3
 
 def write(study: Study) -> Path:
     """Plot the effects of the interventions on each corpus, and write README.md; returns its path."""
-    findings, file = study.folder / FINDINGS, study.folder / "README.md"
-    text = ["# Why", read_text(findings).strip() if findings.exists() else "", INTRODUCTION]
+    text, file = ["# Why", study.findings(), INTRODUCTION], study.folder / "README.md"
     for corpus in study.corpora:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
