@@ -185,4 +185,4 @@ def _arrow(axes: Any, point: Point) -> None:
     axes.annotate(
         "", (needed, point.loss), (point.tokens, point.loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"}
     )
-    label(axes, f"{point.advantage.value:.2f}x", (needed, point.loss), (8, 4), color="#1c1c1c")
+    label(axes, f"{point.advantage.value:.2f}x", (needed, point.loss), (-3, -3), ha="right", va="top", color="#1c1c1c")
