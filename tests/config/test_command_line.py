@@ -78,7 +78,7 @@ def test_a_full_disk_behind_stdout_is_told_once(arguments):
     with open("/dev/full", "w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     name = f"posenc {arguments}".removesuffix(" --help")
-    sentence = f"{name}: a file or stdout could not be read or written: No space left on device\n"
+    sentence = f"{name}: stdout could not be read or written: No space left on device\n"
     assert (result.returncode, result.stderr) == (1, sentence)
 
 

@@ -21,9 +21,11 @@ from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, f
 from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
-from posenc.storage.resource_errors import resource_errors
+from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk, out_of_memory
 
 _N = TypeVar("_N", int, float)
+
+INTERRUPTED = 130
 
 READERS = ("posenc.commands.train", __name__, "posenc.config.compose", "posenc.config.overrides")
 """Modules that pass the command line to libraries; library errors in other modules are bugs of the program."""
@@ -44,18 +46,17 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra should raise its errors instead of printing them
     prepare_streams()
     try:
-        with resource_errors():
-            adopt_srun()
-            check_no_secrets(arguments)
-            if conf is not None:
-                check_working_directory()
-                check_arguments(arguments, choices_in(conf))
-                if flags_of(arguments).multirun:
-                    if this_rank().world_size > 1:
-                        raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
-                    check_sweep(arguments, conf)
-            yield
-            sys.stdout.flush()  # a full disk or a closed pipe is noticed here, not at exit
+        adopt_srun()
+        check_no_secrets(arguments)
+        if conf is not None:
+            check_working_directory()
+            check_arguments(arguments, choices_in(conf))
+            if flags_of(arguments).multirun:
+                if this_rank().world_size > 1:
+                    raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
+                check_sweep(arguments, conf)
+        yield
+        sys.stdout.flush()  # a full disk or a closed pipe is noticed here, not at exit
     except UserError as error:
         _leave(str(error), MISUSE)
     except (HydraException, OmegaConfBaseException) as error:
@@ -67,10 +68,18 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
             sys.exit(stopped.exit_code)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
-        _leave("stopped", 128 + signal.SIGINT)
+        _leave("stopped", INTERRUPTED)
     except BrokenPipeError:
         end = broken_pipe()
         _leave(str(end), end.exit_code)
+    except (MemoryError, RuntimeError, OSError) as error:
+        if out_of_memory(error):
+            _leave(OUT_OF_MEMORY, FAILED)
+        if not isinstance(error, OSError) or not of_the_disk(error):
+            raise
+        if error.filename is None:
+            discard_stdout()
+        _leave(f"{error.filename or 'stdout'} could not be read or written: {error.strerror}", FAILED)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("posenc"):
             raise
@@ -97,7 +106,10 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def check_working_directory() -> None:
-    """Check that the working directory exists and may be entered."""
+    """
+    Raises:
+        UserError: if the working directory has been removed, or may not be entered.
+    """
     try:
         os.getcwd()
         os.stat(".")
@@ -165,10 +177,6 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def _leave(sentence: str, code: int) -> NoReturn:
-    try:
-        sys.stdout.flush()
-    except OSError:  # a full disk
-        discard_stdout()
     report_error(presentable(sentence), code)
     sys.exit(code)
 
