@@ -62,6 +62,13 @@ def test_a_package_imports_only_those_below_it():
     assert there == below
 
 
+def test_the_position_schemes_import_torch_and_nothing_else():
+    imported = set()
+    for file in (ROOT / "src" / "posenc" / "positions").glob("*.py"):
+        imported |= set(re.findall(r"^ *(?:from|import) (\w+)", file.read_text(), re.MULTILINE))
+    assert imported - sys.stdlib_module_names == {"torch", "posenc"}  # posenc.bounds adds annotated-types: see below
+
+
 def test_the_position_schemes_import_what_the_readme_installs_for_them_and_nothing_else():
     install = re.search(r"schemes need only .*?`pip install (.+?)`", read("README.md"), re.DOTALL)
     assert install is not None

