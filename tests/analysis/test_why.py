@@ -46,6 +46,7 @@ def test_an_effect_is_over_the_seeds_that_all_three_have():
     assert found.share.value == pytest.approx(math.log(2) / math.log(3), abs=0.03)
     assert found.steps[0] < math.inf
     assert found.behind.value == pytest.approx(0.4 * math.log(1.5))
+    assert found.change.value == pytest.approx(-0.4 * math.log(2))
     assert effect({}, arm(1), arm(3), LEVELS) is None
 
 

@@ -31,6 +31,7 @@ class Effect:
         gain: likewise, in the final loss.
         last_loss: nats per token.
         behind: last_loss minus the reference's, paired by seed.
+        change: last_loss minus the origin's, likewise.
         steps: to each level, geometric mean; infinite if a seed never reaches it.
     """
 
@@ -39,6 +40,7 @@ class Effect:
     gain: Estimate
     last_loss: Estimate
     behind: Estimate
+    change: Estimate
     steps: tuple[float, ...]
 
 
@@ -62,6 +64,7 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
         mean([(start - own) / (start - best) if start != best else math.inf for start, own, best in ends]),
         mean([arm[seed][1][-1] for seed in seeds]),
         mean([own - best for _, own, best in ends]),
+        mean([own - start for start, own, _ in ends]),
         tuple(math.exp(mean([math.log(reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
     )
 

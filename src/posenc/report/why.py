@@ -113,7 +113,7 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
 
 def _bar(axes: Any, at: float, share: Estimate) -> None:
     if not math.isfinite(share.value):
-        label(axes, "never reaches that loss", (0, at), (4, 0), va="center", color="#606060")
+        label(axes, f"that loss is {_share(share)} seeds", (0, at), (4, 0), va="center", color="#606060")
         return
     axes.barh(at, share.value, height=0.62, color=_COLOUR, alpha=0.55)
     if share.interval:
@@ -123,7 +123,8 @@ def _bar(axes: Any, at: float, share: Estimate) -> None:
 def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
     """One row per arm, in Markdown."""
     heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the final loss", "final loss"]
-    heads += ["minus RoPE's, paired", *(f"steps to {level:g}" for level in levels)]
+    heads += ["minus RoPE's, paired", "minus that of the arm compared with, paired"]
+    heads += [f"steps to {level:g}" for level in levels]
     rows = []
     for group in groups:
         if group.effects:
@@ -158,7 +159,8 @@ def _cells(found: Effect, explains: bool) -> list[str]:
     shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
     losses = [formatting.interval(found.last_loss), formatting.difference(found.behind)]
-    return [str(found.seeds), *shares, *losses, *steps]
+    change = formatting.difference(found.change) if explains else ""
+    return [str(found.seeds), *shares, *losses, change, *steps]
 
 
 def _share(share: Estimate) -> str:
