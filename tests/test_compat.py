@@ -27,16 +27,14 @@ def test_torch_casts_reach_buffers_through_apply():
     assert list(inspect.signature(nn.Module._apply).parameters) == ["self", "fn", "recurse"]
 
 
-def test_torch_dynamo_is_imported():
-    compat.import_dynamo()
-    assert "torch._dynamo" in sys.modules
-
-
-def test_torchmetrics_is_imported_without_what_its_metrics_need_and_those_can_be_imported_afterwards():
+def test_torch_dynamo_is_imported_and_torchmetrics_without_what_can_be_imported_afterwards():
     """In a process of its own: this one has imported them."""
     code = """if True:
         import sys
-        from posenc.compat import import_torchmetrics
+        from posenc.compat import import_dynamo, import_torchmetrics
+        assert "torch._dynamo" not in sys.modules
+        import_dynamo()
+        assert "torch._dynamo" in sys.modules
         import_torchmetrics()
         assert not {"scipy", "scipy.signal", "transformers"} & sys.modules.keys()
         import lightning.pytorch, scipy.signal

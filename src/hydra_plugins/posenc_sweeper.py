@@ -62,24 +62,8 @@ class BestAgainstBest(Sweeper):
                 one of those compared.
         """
         assert self.launcher is not None
-        given = {override.key_or_group: override for override in parsed([*_as_arguments(self.params), *arguments])}
-        for key in ("pos", "seed"):
-            if key not in given:
-                raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")
-        schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
-        for override in given.values():
-            if override.is_sweep_override():
-                raise UserError(
-                    f"{override.key_or_group} cannot be swept here: experiment=tuned compares pos over seed"
-                )
-        fixed = [override.input_line or "" for override in given.values()]
-        if str(self.search_seed) in seeds:
-            raise UserError(f"seed={self.search_seed} is used by the search: use other seeds, or set search_seed")
+        schemes, seeds, fixed = self._requested(arguments)
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
-        others = self.context.config_loader.get_group_options("pos")
-        for key in self.grid:  # a typo, if no scheme has it, compared or not
-            if not any(key in self._keys(scheme, fixed) for scheme in (*schemes, *others)):
-                raise UserError(f"hydra.sweeper.grid: {key} is not a key with any pos")
         folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
@@ -107,6 +91,24 @@ class BestAgainstBest(Sweeper):
             print(f"Best {scheme}: {', '.join(_as_arguments(trial)[1:])}{warning}", flush=True)  # [0] is pos
         final = [[*fixed, *_as_arguments(trial), f"seed={seed}"] for seed in seeds for trial in best.values()]
         self.launcher.launch(final, initial_job_idx=len(jobs))
+
+    def _requested(self, arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+        """The schemes and seeds to compare, and the overrides of every run."""
+        given = {override.key_or_group: override for override in parsed([*_as_arguments(self.params), *arguments])}
+        for key in ("pos", "seed"):
+            if key not in given:
+                raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")
+        schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
+        if swept := [key for key, override in given.items() if override.is_sweep_override()]:
+            raise UserError(f"{swept[0]} cannot be swept here: experiment=tuned compares pos over seed")
+        if str(self.search_seed) in seeds:
+            raise UserError(f"seed={self.search_seed} is used by the search: use other seeds, or set search_seed")
+        fixed = [override.input_line or "" for override in given.values()]
+        others = self.context.config_loader.get_group_options("pos")
+        for key in self.grid:  # a typo, if no scheme has it, compared or not
+            if not any(key in self._keys(scheme, fixed) for scheme in (*schemes, *others)):
+                raise UserError(f"hydra.sweeper.grid: {key} is not a key with any pos")
+        return schemes, seeds, fixed
 
     def _trials(self, scheme: str, fixed: Sequence[str]) -> list[dict[str, Any]]:
         """Every grid point of the keys that this scheme has."""

@@ -109,7 +109,7 @@ def test_a_finished_run_is_shown_and_not_trained_again(train, finished, tmp_path
 
 
 def test_the_experiment_s_name_and_the_logger_do_not_change_the_curve(train, finished, tmp_path):
-    assert train(*TINY, "name=other").returncode == 0
+    assert train(*(key for key in TINY if key != "logger=csv"), "name=other").returncode == 0  # W&B, offline
     run = only(finished / "smoke" / "rope")
     other = only(tmp_path / "runs" / "other" / "rope")
     assert other.name == run.name
@@ -138,15 +138,15 @@ def test_a_checkpoint_of_another_run_in_the_working_directory_is_not_loaded(trai
 
 
 def test_slow_checkpoints_and_validations_are_not_counted_as_training(tmp_path):
-    """Writing is made to take half a second each time, and ten checkpoints are written."""
+    """Each of ten checkpoints calls fsync at least once, which is made to take a fifth of a second."""
     code = (
-        "import os, runpy, time; sync = os.fsync; os.fsync = lambda fd: (time.sleep(0.5), sync(fd));"
+        "import os, runpy, time; sync = os.fsync; os.fsync = lambda fd: (time.sleep(0.2), sync(fd));"
         "runpy.run_path('train.py', run_name='__main__')"
     )
     assert python("-c", code, f"runs={tmp_path}/runs", *TINY, "steps=100", "checkpoint_seconds=0").returncode == 0
     run = only(tmp_path / "runs" / "smoke" / "rope")
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["time"]["checkpoints"] >= 10 * 0.5
+    assert summary["time"]["checkpoints"] >= 10 * 0.2
     apart = ("start", "checkpoints", "validation", "attention heads")
     assert summary["seconds"] <= sum(value for phase, value in summary["time"].items() if phase not in apart)
 

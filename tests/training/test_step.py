@@ -20,10 +20,12 @@ def test_the_step_without_lightning_gives_the_curve_of_a_run_to_the_bit(schedule
     experiment = Experiment.of(config)
     update = experiment.training_step(build(config, "trainer"), torch.device("cpu"))
     batches = experiment.batches(experiment.prepare(build(config, "data"), "kjv"))
-    losses = [
-        update(*experiment.objective.inputs_and_targets(*batch)).item() for batch in batches.stream(0, config["steps"])
-    ]
+    losses, rates = [], []
+    for batch in batches.stream(0, config["steps"]):
+        rates.append(update.optimizer.param_groups[0]["lr"])
+        losses.append(update(*experiment.objective.inputs_and_targets(*batch)).item())
     assert losses == [float(row["train_loss"]) for row in rows]
+    assert rates == [float(row["learning_rate"]) for row in rows]
 
 
 def test_the_gradient_norm_is_that_before_clipping():
