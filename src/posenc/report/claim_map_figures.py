@@ -67,6 +67,7 @@ def advantages(
         above.legend(loc="upper right", fontsize=9)
     above.set_xscale("log")
     above.set_yscale("log")
+    above.set_ylim(top=max(4.5, above.get_ylim()[1]))  # leaves room for the legend above the published points
     above.set_ylabel("N, times fewer tokens")
     above.yaxis.set_major_locator(FixedLocator([0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 6]))
     above.yaxis.set_major_formatter("{x:g}")
