@@ -59,11 +59,28 @@ def folder(tmp_path_factory):
 def test_the_page_gives_each_arm_its_share_with_an_interval_from_three_seeds_on(folder):
     main(["--results", str(folder)])
     page = (folder / "README.md").read_text()
-    assert "| 2 | 3 | 50% (50% to 50%) | 50% (50% to 50%) |" in page
-    assert "| 6 | 2 | 100% | 100% |" in page
+    assert "| 2 | 3 | 2.00x (2.00–2.00) | 50% (50% to 50%) | 50% (50% to 50%) |" in page
+    assert "| 6 | 2 | 4.00x | 100% | 100% |" in page
     assert "| rope | 3 |" in page
     (figure,) = folder.glob("text-*.png")
     assert figure.stat().st_size > 10_000
+
+
+def test_a_block_without_shares_has_the_speed_up_alone(folder, tmp_path):
+    compared, dose, _ = PLAN["blocks"]
+    block = {"what": "Another task", "from": "none", "shares": False, "arms": {"two": dose["arms"]["2"]}}
+    page = page_of({**PLAN, "blocks": [compared, dose, block]}, folder, tmp_path)
+    assert "| two | 3 | 2.00x (2.00–2.00) |  |  |" in page
+
+
+def page_of(plan, folder, tmp_path):
+    """The page of another plan for the same runs."""
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
+    for name in ("runs.csv", "curves.csv"):
+        shutil.copy(folder / name, tmp_path)
+    main(["--results", str(tmp_path)])
+    file = tmp_path / "README.md"
+    return file.read_text()
 
 
 def test_names_that_are_not_all_numbers_are_bars_and_the_reference_has_no_advantage_over_itself(folder, tmp_path):
@@ -77,13 +94,9 @@ def test_names_that_are_not_all_numbers_are_bars_and_the_reference_has_no_advant
         },
         {"what": "Itself", "from": "rope", "arms": {"none": "pos=none", "rope": "pos=rope"}},
     ]
-    (tmp_path / "plan.yaml").write_text(yaml.safe_dump({**PLAN, "blocks": [PLAN["blocks"][0], *named]}))
-    for name in ("runs.csv", "curves.csv"):
-        shutil.copy(folder / name, tmp_path)
-    main(["--results", str(tmp_path)])
-    page = (tmp_path / "README.md").read_text()
-    assert "| two | 3 | 50% (50% to 50%) |" in page
-    assert "| rope | 3 | not reached by 3 of 3 |" in page
+    page = page_of({**PLAN, "blocks": [PLAN["blocks"][0], *named]}, folder, tmp_path)
+    assert "| two | 3 | 2.00x (2.00–2.00) | 50% (50% to 50%) |" in page
+    assert "| rope | 3 | 1.00x (1.00–1.00) | not reached by 3 of 3 |" in page
 
 
 def test_the_page_has_the_previous_token_score_of_each_layer(folder, tmp_path):

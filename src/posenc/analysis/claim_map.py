@@ -38,7 +38,7 @@ class Point:
         by_seed: N(D) of each seed, 0 and infinite as above.
         above, below: bounds of N(D) where it is infinite or 0: D over the arm's smallest budget, and over its largest.
         own: the arm's final loss at the same D, by seed, as far as it has been trained.
-        plateau: whether the baseline is less than PLATEAU below the bigram model.
+        plateau: whether the baseline is less than PLATEAU below the bigram model in any of these seeds.
     """
 
     tokens: int
@@ -107,7 +107,7 @@ def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point
                 tokens / max(min(arms[arm][seed]) for seed in losses),
                 tokens / min(max(arms[arm][seed]) for seed in losses),
                 {seed: arms[arm][seed][tokens] for seed in losses if tokens in arms[arm][seed]},
-                float(np.mean(list(losses.values()))) > floors[tokens] - PLATEAU,
+                max(losses.values()) > floors[tokens] - PLATEAU,
             )
         )
     return tuple(points)

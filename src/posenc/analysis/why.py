@@ -7,7 +7,7 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.analysis.convergence import Estimate, mean, reached
+from posenc.analysis.convergence import Estimate, mean, reached, speed_up
 from posenc.analysis.results import AblationRow
 from posenc.analysis.study import Study
 from posenc.bounds import Positive
@@ -30,6 +30,7 @@ class Effect:
             loss: 0 for the origin, 1 for the reference. Infinite if the arm or the reference never reaches it, or the
             reference has no advantage.
         gain: likewise, in the final loss.
+        speed_up: times fewer steps to the origin's lowest loss than the origin needs.
         last_loss: nats per token, over the seeds with all three arms.
         behind: last_loss minus the reference's, paired by seed.
         change: last_loss minus the origin's, likewise.
@@ -38,6 +39,7 @@ class Effect:
 
     share: Estimate
     gain: Estimate
+    speed_up: Estimate
     last_loss: Estimate
     behind: Estimate
     change: Estimate
@@ -57,10 +59,14 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
     if not seeds:
         return None
     shares = [share_of_advantage(arm[seed], origin[seed], reference[seed]) for seed in seeds]
+    own_steps, origin_steps = zip(
+        *(steps_to_lowest(origin[seed], arm[seed], origin[seed]) for seed in seeds), strict=True
+    )
     ends = [[curve[seed][1][-1] for curve in (origin, arm, reference)] for seed in seeds]
     return Effect(
         mean(shares),
         mean([(start - own) / (start - best) if start != best else math.inf for start, own, best in ends]),
+        speed_up(origin_steps, own_steps),
         mean([arm[seed][1][-1] for seed in seeds]),
         mean([own - best for _, own, best in ends]),
         mean([own - start for start, own, _ in ends]),
@@ -70,11 +76,15 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
 
 def share_of_advantage(arm: Curve, origin: Curve, reference: Curve) -> float:
     """log(S_origin / S_arm) / log(S_origin / S_reference), where S is the steps to the origin's lowest loss."""
-    level = min(origin[1])
-    steps, reference_steps, origin_steps = (reached(*curve, level) for curve in (arm, reference, origin))
+    steps, reference_steps, origin_steps = steps_to_lowest(origin, arm, reference, origin)
     if math.inf in (steps, reference_steps) or origin_steps == reference_steps:
         return math.inf
     return math.log(origin_steps / steps) / math.log(origin_steps / reference_steps)
+
+
+def steps_to_lowest(origin: Curve, *curves: Curve) -> list[float]:
+    """The steps of each curve to the lowest loss of the origin."""
+    return [reached(*curve, min(origin[1])) for curve in curves]
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ class Group:
         what: description of the kind.
         origin: the name of the origin; None for the group of origins and references.
         axis: the quantity of which the arms' names are values, if they are numbers; otherwise None.
+        shares: whether the arms solve the reference's task, and are not the reference itself.
         effects: by name, for each arm that has been trained.
         heads: by name, for each arm whose attention was measured: the highest previous-token score by layer.
     """
@@ -92,13 +103,14 @@ class Group:
     what: str
     origin: str | None
     axis: str | None
+    shares: bool
     effects: Mapping[str, Effect]
     heads: Mapping[str, Mapping[int, Estimate]]
 
     @property
     def explains(self) -> bool:
         """Whether there are shares to show."""
-        return self.origin is not None and bool(self.effects)
+        return self.shares and self.origin is not None and bool(self.effects)
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,9 @@ def ablations(study: Study) -> list[Ablation]:
     return sorted(found, key=lambda one: (one.row.corpus, one.row.tokens, one.losses[0].value))
 
 
-_Block = TypedDict("_Block", {"what": str, "from": NotRequired[str], "axis": NotRequired[str]})
+_Block = TypedDict(
+    "_Block", {"what": str, "from": NotRequired[str], "axis": NotRequired[str], "shares": NotRequired[bool]}
+)
 """The keys of a block of such a study."""
 
 
@@ -156,5 +170,6 @@ def groups(study: Study, corpus: str) -> list[Group]:
             for name, arm in block["arms"].items()
         }
         measured = {name: scores for name, scores in heads.items() if scores}
-        result.append(Group(block["what"], block.get("from"), block.get("axis"), known, measured))
+        shares = block.get("shares", True)
+        result.append(Group(block["what"], block.get("from"), block.get("axis"), shares, known, measured))
     return result

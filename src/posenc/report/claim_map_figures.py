@@ -18,12 +18,12 @@ from posenc.report.figures import STYLE, label
 from posenc.report.looks import looks
 
 PUBLISHED = {
-    "Su et al. 2021": (8.2e9, 2.2),
-    "EleutherAI 2021": (7.5e9, 1.32),  # a quarter into the baseline's run; the others are at its end
-    "modded-nanogpt 2024": (6.4e9, 1.19),
-    "Press et al. 2021": (21e9, 1.0),
+    "Su et al. 2021, BERT's encoding": (8.2e9, 2.2),
+    "EleutherAI 2021, learned, a quarter into its run": (7.5e9, 1.32),
+    "modded-nanogpt 2024, learned": (6.4e9, 1.19),
+    "Press et al. 2021, sinusoidal: equal final loss": (21e9, 1.0),  # no ratio is published; that loss gives 1
 }
-"""The baseline's tokens to a loss, and how many times fewer the rotary arm needed, by source.
+"""The baseline's tokens to a loss, and how many times fewer the rotary arm needed, by source and baseline.
 
 With other texts, tokenizers, sizes and baselines, and one seed each (docs/claims.md).
 """

@@ -20,6 +20,7 @@ from posenc.storage.metrics import METRICS
 INTRODUCTION = """\
 Each intervention adds one property to a model, or removes one. Its share of RoPE's advantage is 0 % for the arm that it
 is compared with and 100 % for RoPE, in the logarithm of the steps to the lowest loss of that arm, seed by seed.
+How many times fewer steps it needs to that loss than the arm itself stands beside it.
 Intervals are Student's t over seeds, 95 %, and cover seeds only; with fewer than three seeds there is no interval.
 `plan.yaml` has the command line of every arm, `runs.csv` a row for each run, `curves.csv` every validation, `heads.csv`
 previous-token scores, `ablation.csv` losses with single offsets masked. Generated with `python -m posenc.why`."""
@@ -122,15 +123,15 @@ def _bar(axes: Any, at: float, share: Estimate) -> None:
 
 def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
     """One row per arm, in Markdown."""
-    heads = ["arm", "seeds", "share of RoPE's advantage", "share of its gain in the final loss", "final loss"]
-    heads += ["minus RoPE's, paired", "minus that of the arm compared with, paired"]
+    heads = ["arm", "seeds", "times fewer steps", "share of RoPE's advantage", "share of its gain in the final loss"]
+    heads += ["final loss", "minus RoPE's, paired", "minus that of the arm compared with, paired"]
     heads += [f"steps to {level:g}" for level in levels]
     rows = []
     for group in groups:
         if group.effects:
             against = f", against {group.origin}" if group.origin else ""
             rows.append([f"**{group.what}{against}**", *[""] * (len(heads) - 1)])
-        rows += [[name, *_cells(found, group.explains)] for name, found in group.effects.items()]
+        rows += [[name, *_cells(group, found)] for name, found in group.effects.items()]
     return markdown(Table("", heads, rows))
 
 
@@ -141,7 +142,7 @@ def heads(groups: Sequence[Group]) -> list[str]:
         return []
     metric = METRICS["previous_token"]
     rows = []
-    for group in groups:
+    for group in (group for group in groups if group.shares):  # the arms of the others are in these too
         if group.heads:
             rows.append([f"**{group.what}**", *[""] * (len(layers) + 1)])
         for name, scores in group.heads.items():
@@ -178,12 +179,13 @@ def masked_at_evaluation(study: Study, found: Sequence[Ablation]) -> list[str]:
     ]
 
 
-def _cells(found: Effect, explains: bool) -> list[str]:
-    shares = [_share(share) if explains else "" for share in (found.share, found.gain)]
+def _cells(group: Group, found: Effect) -> list[str]:
+    shares = [_share(share) if group.explains else "" for share in (found.share, found.gain)]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
     losses = [formatting.interval(found.last_loss), formatting.difference(found.behind)]
-    change = formatting.difference(found.change) if explains else ""
-    return [str(found.last_loss.seeds), *shares, *losses, change, *steps]
+    change = formatting.difference(found.change) if group.origin else ""
+    faster = formatting.times(found.speed_up) if group.origin else ""
+    return [str(found.last_loss.seeds), faster, *shares, *losses, change, *steps]
 
 
 def _share(share: Estimate) -> str:
