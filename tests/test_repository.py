@@ -70,7 +70,7 @@ def test_the_position_schemes_import_torch_and_nothing_else():
 
 
 def test_the_position_schemes_import_what_the_readme_installs_for_them_and_nothing_else():
-    install = re.search(r"schemes need only .*?`pip install (.+?)`", read("README.md"), re.DOTALL)
+    install = re.search(r"schemes\s+need only .*?`pip install (.+?)`", read("README.md"), re.DOTALL)
     assert install is not None
     given = [name.replace("-", "_") for name in install.group(1).split()]
     script = f"""

@@ -52,6 +52,16 @@ def test_an_advantage_that_shrinks_has_a_negative_slope():
     assert ratio.value < 1
 
 
+def test_budgets_without_a_common_seed_have_no_growth():
+    """The baseline has seeds 0 and 1 at 8 units, 2 at 16."""
+    left_out = {(8, 2), (16, 0), (16, 1)}
+    runs = [run for run in backbone() if run.pos == "rope" or (run.tokens // UNIT, run.seed) not in left_out]
+    assert (
+        growth(advantage([run for run in runs if run.tokens >= 8 * UNIT or run.pos == "rope"], "rope", "sinusoidal"))
+        is None
+    )
+
+
 def test_a_budget_at_which_one_seed_has_no_ratio_is_no_part_of_the_trend():
     runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
     points = advantage(runs, "rope", "sinusoidal")

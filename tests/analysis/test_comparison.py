@@ -148,10 +148,12 @@ def test_a_stray_scheme_measured_only_after_the_others_ended_is_named_and_not_dr
     assert any("rope cannot be compared with sinusoidal: eval_every is 400" in notice for notice in panel.notices)
 
 
-def test_a_seed_trained_twice_counts_once():
-    (panel,) = panels(sweep(run("rope", 0), run("rope", 0, pace=3), run("sinusoidal", 0)))
-    assert len(arm(panel, "rope").runs) == 1
-    assert "rope, seed 0 exists more than once; rope/0 is used" in panel.notices
+def test_of_a_seed_trained_twice_the_newest_finished_run_counts():
+    first, again = run("rope", 0), replace(run("rope", 0, pace=3), source="rope/0-2")
+    stopped = replace(run("rope", 0, upto=20, finished=False), source="rope/0-3")
+    (panel,) = panels(sweep(again, stopped, first, run("sinusoidal", 0)))
+    assert [kept.source for kept in arm(panel, "rope").runs] == ["rope/0-2"]
+    assert "rope, seed 0 exists more than once; rope/0-2, the newest, is used" in panel.notices
 
 
 def test_a_scheme_that_lost_runs_is_not_called_faster_for_the_rest_of_them():

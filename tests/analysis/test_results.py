@@ -32,8 +32,9 @@ def test_a_setting_names_what_differs_from_the_experiment_and_from_the_files_of_
     assert setting(**given) == "intervention=offset_bias intervention.strength=4 intervention.offsets=[2]"
 
 
-def test_a_trial_is_one_whatever_its_setting():
-    assert setting(seed=100, context=64) == SEARCH
+def test_a_trial_names_its_setting_too():
+    assert setting(seed=100) == SEARCH
+    assert setting(seed=100, context=64) == "search context=64"
 
 
 def test_a_run_of_before_there_were_interventions_has_none():

@@ -38,6 +38,13 @@ def test_an_arm_that_does_harm_never_comes_to_the_origin_s_loss():
     assert found.gain.value < 0
 
 
+def test_a_reference_without_an_advantage_gives_no_share():
+    assert share_of_advantage(curve(2), curve(1), curve(0.9)) == math.inf
+    found = effect(arm(2), arm(1), arm(0.9), LEVELS)
+    assert found is not None
+    assert (found.share.missed, found.gain.missed) == (3, 3)
+
+
 def test_an_effect_is_over_the_seeds_that_all_three_have():
     found = effect(arm(2, seeds=5), arm(1), arm(3), LEVELS)
     assert found is not None

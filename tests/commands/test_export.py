@@ -29,6 +29,7 @@ EXPORTED = {
     "pos=rope pos.layout=interleaved pos.base=500 model/family=llama2 model.family.bias=all": "Llama",
     "pos=rope model/family=plain": "GPTNeoX",
     "pos=rope pos.layout=interleaved model/family=gpt2 model.family.tied=false": "GPTNeoX",
+    "pos=rope pos.fraction=0.35 model.heads=3": "GPTNeoX",
     "pos=rope_partial model.heads=2 model.family.parallel=true model.family.bias=norm": "GPTNeoX",
 }
 

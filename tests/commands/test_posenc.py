@@ -1,5 +1,6 @@
 """The package as it is installed: the command `posenc`, and position schemes for other programs."""
 
+import inspect
 import re
 import shutil
 import signal
@@ -9,8 +10,10 @@ import tomllib
 
 import pytest
 import torch
+import yaml
 
 from posenc.__main__ import COMMANDS, main
+from posenc.model import Transformer
 from posenc.positions.apply_rotary import apply_rotary
 from posenc.positions.tables import AngleTable, frequencies
 from tests.conftest import CONF, ROOT, clean_environment
@@ -74,3 +77,15 @@ def test_the_readme_s_rope_for_an_attention_of_ones_own_rotates_queries_and_keys
     q, k = (apply_rotary(x, cos, sin, "half") for x in (q, k))
     logits = (q @ k.mT / 8).masked_fill(torch.ones(128, 128, dtype=torch.bool).triu(1), -torch.inf)
     torch.testing.assert_close(names["mixed"], logits.softmax(-1) @ v)
+
+
+def test_the_scheme_in_the_documentation_is_a_scheme_and_its_file_that_of_its_arguments():
+    page = (ROOT / "docs" / "schemes.md").read_text()
+    (code,), (file, *_) = (re.findall(rf"```{kind}\n(.+?)```", page, re.DOTALL) for kind in ("python", "yaml"))
+    names: dict = {}
+    exec(code, names)
+    target, *arguments = yaml.safe_load(file)
+    assert (target, arguments) == ("_target_", [*inspect.signature(names["LinearBias"]).parameters])
+    bias = names["LinearBias"](2, slope=0.5).bias(torch.arange(3))
+    assert bias.tolist() == [[[0, 0.5, 1], [-0.5, 0, 0.5], [-1, -0.5, 0]]] * 2
+    Transformer(256, 8, 1, 16, 2, names["LinearBias"](2))

@@ -163,6 +163,13 @@ def test_every_run_without_a_row_is_to_be_trained(folder, capsys):
     ]
 
 
+def test_with_nothing_missing_nothing_is_printed_for_train_py(folder, tmp_path, capsys):
+    study = shutil.copytree(folder, tmp_path / "study")
+    (study / "plan.yaml").write_text(yaml.safe_dump({**PLAN, "blocks": PLAN["blocks"][:1]}))
+    main(["--results", str(study), "--todo", *text(folder, "a")])
+    assert capsys.readouterr() == ("", "0 runs are missing.\n")
+
+
 def test_on_another_text_every_run_is_to_be_trained(folder, capsys):
     (folder / "b.txt").write_text("And the earth\n" * 30)
     main(["--results", str(folder), "--todo", *text(folder, "b")])
@@ -174,7 +181,7 @@ def test_the_runs_of_a_stranger_cannot_command_the_terminal(folder, tmp_path, ca
     (tmp_path / "theirs" / "\x1b[2J" / "seed0-1").mkdir(parents=True)
     (tmp_path / "theirs" / "\x1b[2J" / "seed0-1" / "config.yaml").write_text("{")
     main(["--results", str(study), str(tmp_path / "theirs"), "--todo", *text(folder, "a")])
-    (told,) = capsys.readouterr().err.splitlines()
+    told, _ = capsys.readouterr().err.splitlines()
     assert f"{tmp_path}/theirs/ [2J/seed0-1" in told
 
 

@@ -46,6 +46,7 @@ def test_a_secret_on_a_command_line_is_refused_and_not_shown(argument):
         "pos.base=10000",
         f"data.revision={KEY}",
         "data.path=keys.txt",
+        f"data.path=hub/datasets--a--b/snapshots/{KEY}/train.parquet",
         "-m",
     ],
 )

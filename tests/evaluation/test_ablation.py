@@ -1,13 +1,19 @@
 """What a trained model loses without one offset."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from posenc.data.cache import Tokens
+from posenc.errors import UserError
 from posenc.evaluation.ablation import OFFSETS, losses_without
 from posenc.evaluation.longer_windows import own_validation_loss
 from posenc.interventions import OffsetBias
+from posenc.model.linear_attention import Linear
+from posenc.objectives.objective import Masked
 from posenc.positions import Alibi, PositionScheme, Rotary
 from tests.evaluation.random_model import HEADS, trained
 
@@ -33,3 +39,12 @@ def test_a_model_whose_heads_look_at_the_previous_token_alone_needs_it_and_no_ot
     with torch.no_grad():
         (probs,) = one.model.attention_probs(torch.arange(8)[None])
     assert probs.diagonal(-1, 2, 3).min() > 0.999
+
+
+def test_linear_attention_and_masked_models_are_refused():
+    linear, masked = trained(PositionScheme()), trained(PositionScheme())
+    block: Any = linear.model.blocks[0]
+    block.attention.op = Linear(8)
+    for one in (linear, replace(masked, objective=Masked(256))):
+        with pytest.raises(UserError, match="only causal models with softmax attention"):
+            losses_without(one, TOKENS)

@@ -112,6 +112,20 @@ def test_a_scheme_without_meaning_where_the_future_is_seen_is_refused_there():
         model("xpos", causal=False)
 
 
+@pytest.mark.parametrize(
+    ("hook", "returned", "sentence"),
+    [
+        ("bias", lambda _, positions: torch.zeros(len(positions), len(positions)), r"bias returns shape \(2, 2\), not"),
+        ("content_bias", lambda _, x, *__: x, r"content_bias returns shape \(1, 2, .*\), not"),
+        ("rotate", lambda _, q, k, __: (q, k.mean(1)), r"rotate returns shape \(1, 2, 1\), not"),
+    ],
+)
+def test_a_hook_that_returns_another_shape_is_named(hook, returned, sentence):
+    mine = type("Mine", (PositionScheme,), {hook: returned})
+    with pytest.raises(ValueError, match=f"Mine.{sentence}"):
+        Transformer(50, 12, 1, WIDTH, HEADS, mine())
+
+
 class Distance(PositionScheme):
     """A bias that forbids all but the previous token: a scheme at the third hook."""
 

@@ -234,6 +234,7 @@ def test_impossible_permutations_are_refused(rows, heads, to, sentence):
         (lambda: Bounded(16, longest=0), "longest=0 must be at least 1"),
         (lambda: Xpos(16, gamma=0.0), "gamma=0.0 must be a positive number"),
         (lambda: Xpos(16, scale_base=-1.0), "scale_base=-1.0 must be a positive number"),
+        (lambda: Xpos(16, scale_base=float("inf")), "scale_base=inf must be a positive number"),
         (lambda: Xpos(15), "head_dim=15 .* even number"),
         (lambda: NopeHybrid(16, every=1), "every=1 must be at least 2"),
     ],

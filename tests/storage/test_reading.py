@@ -69,9 +69,19 @@ def test_numbers_are_read_and_empty_cells_left_out(tmp_path):
 def test_a_note_cut_short_is_said_to_be_damaged(tmp_path):
     (tmp_path / FAILED_JOBS).write_text('{"job": "seed=1", "error": "it failed"}\n{"job": "se')
     assert failed_jobs(tmp_path) == [
-        {"job": "seed=1", "error": "it failed"},
-        {"job": "a job", "error": "its line in failed_jobs.jsonl is damaged"},
+        {"job": "seed=1", "error": "it failed", "run": ""},
+        {"job": "a job", "error": "its line in failed_jobs.jsonl is damaged", "run": ""},
     ]
+
+
+def test_a_job_whose_run_has_been_finished_since_has_not_failed(tmp_path):
+    """Another process was training it."""
+    failure = {"job": "seed=1", "error": "process 7 is training this run", "run": str(tmp_path / "seed1")}
+    (tmp_path / FAILED_JOBS).write_text(json.dumps(failure) + "\n")
+    assert failed_jobs(tmp_path) == [failure]
+    (tmp_path / "seed1").mkdir()
+    (tmp_path / "seed1" / "summary.json").write_text("{}")
+    assert failed_jobs(tmp_path) == []
 
 
 def test_the_failures_of_a_sweep_of_thousands_are_all_read(tmp_path):

@@ -21,4 +21,4 @@ def test_a_failure_is_told_and_stored_in_one_line_without_secrets(tmp_path, caps
     monkeypatch.setenv("POSENC_FAILED_JOBS", str(tmp_path / FAILED_JOBS))
     record_failure("name=a\nb", "\x1b[2Jno access\nwith nobody-must-see-it")
     assert capsys.readouterr().err == "name=a b failed:  [2Jno access with ***\n"
-    assert failed_jobs(tmp_path) == [{"job": "name=a b", "error": " [2Jno access with ***"}]
+    assert failed_jobs(tmp_path) == [{"job": "name=a b", "error": " [2Jno access with ***", "run": ""}]

@@ -47,6 +47,12 @@ def test_what_looks_ahead_is_in_no_bucket():
     assert torch.allclose(ahead, torch.tensor(0.75), atol=0.01)  # the second half sees three quarters behind it
 
 
+def test_the_shares_of_a_long_sequence_sum_to_one():
+    weights = torch.ones(2048, 2048).tril()
+    shares = shares_by_distance((weights / weights.sum(-1, keepdim=True))[None, None])
+    assert shares.sum().item() == pytest.approx(1, abs=1e-5)
+
+
 def test_even_attention_gives_the_previous_token_its_even_share():
     weights = torch.ones(T, T).tril()
     weights = (weights / weights.sum(-1, keepdim=True))[None, None]

@@ -1,5 +1,7 @@
 """Where a result comes from."""
 
+import subprocess
+
 from posenc.training import environment
 
 
@@ -8,4 +10,15 @@ def test_a_finished_run_does_not_wait_for_git(tmp_path, monkeypatch):
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(environment, "GIT_TIMEOUT", 0.1)
+    assert environment.commit() is None
+
+
+def test_an_installed_package_has_no_commit_of_the_repository_around_it(tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "-C", tmp_path, *author, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    (tmp_path / "posenc" / "training").mkdir(parents=True)
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "posenc" / "training" / "environment.py"))
+    assert environment.commit()
+    (tmp_path / "posenc" / "conf").mkdir()  # as in an installed package
     assert environment.commit() is None

@@ -156,6 +156,8 @@ def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
         return None
     before, after = known
     seeds = before.by_seed.keys() & after.by_seed.keys()
+    if not seeds:
+        return None
     ratio = speed_up([after.by_seed[seed] for seed in seeds], [before.by_seed[seed] for seed in seeds])
     return before.tokens, after.tokens, ratio
 

@@ -190,15 +190,19 @@ def _about_seconds(machines: Sequence[str], busy: bool) -> Iterator[str]:
 
 
 def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
-    """The runs of each scheme, one per seed, and a notice for each duplicate."""
+    """The runs of each scheme, the newest finished one per seed, and a notice for each duplicate."""
+    used: dict[tuple[str, int], Run] = {}
+    # Runs of one day differ in the number at the end of their directories' names.
+    for run in sorted(runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source), run.source)):
+        used[run.scheme, run.seed] = run
     schemes: dict[str, dict[int, Run]] = {}
     notices = []
     for run in sorted(runs, key=lambda run: (run.seed, not run.finished)):
-        seeds = schemes.setdefault(run.scheme, {})
-        if run.seed in seeds:
-            notices.append(f"{run.name} exists more than once; {seeds[run.seed].source} is used")
+        kept = used[run.scheme, run.seed]
+        if run is kept:
+            schemes.setdefault(run.scheme, {})[run.seed] = run
         else:
-            seeds[run.seed] = run
+            notices.append(f"{run.name} exists more than once; {kept.source}, the newest, is used")
     return {scheme: list(seeds.values()) for scheme, seeds in schemes.items()}, notices
 
 

@@ -141,7 +141,7 @@ def key_of(
     seed = int(configuration["seed"])
     return (
         corpus,
-        SEARCH if seed in search_seeds else changed or BACKBONE,
+        f"{SEARCH} {changed}".strip() if seed in search_seeds else changed or BACKBONE,
         configuration["pos"],
         seed,
         int(configuration["steps"] * configuration["batch_size"] * configuration["context"]),

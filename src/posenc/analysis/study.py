@@ -206,6 +206,7 @@ class Study:
 class _Plan(TypedDict):
     """The keys of every plan."""
 
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
     experiment: str
     precision: Literal["32-true", "bf16-mixed"]
     search_seeds: list[int]
@@ -216,6 +217,7 @@ class _Plan(TypedDict):
 class _Block(TypedDict):
     """The keys of every block; the plan may have the first three for all of its blocks."""
 
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
     unit: PositiveInt
     units: list[PositiveInt]
     seeds: list[NonNegativeInt]

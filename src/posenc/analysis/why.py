@@ -29,7 +29,7 @@ class Effect:
         share: share of the reference's advantage over the origin, in the logarithm of the steps to the origin's lowest
             loss: 0 for the origin, 1 for the reference. Infinite if the arm or the reference never reaches it, or the
             reference has no advantage.
-        gain: likewise, in the final loss.
+        gain: likewise, in the final loss; infinite if the reference does not end lower.
         speed_up: times fewer steps to the origin's lowest loss than the origin needs.
         last_loss: nats per token, over the seeds with all three arms.
         behind: last_loss minus the reference's, paired by seed.
@@ -65,7 +65,7 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
     ends = [[curve[seed][1][-1] for curve in (origin, arm, reference)] for seed in seeds]
     return Effect(
         mean(shares),
-        mean([(start - own) / (start - best) if start != best else math.inf for start, own, best in ends]),
+        mean([(start - own) / (start - best) if start > best else math.inf for start, own, best in ends]),
         speed_up(origin_steps, own_steps),
         mean([arm[seed][1][-1] for seed in seeds]),
         mean([own - best for _, own, best in ends]),
@@ -77,7 +77,7 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
 def share_of_advantage(arm: Curve, origin: Curve, reference: Curve) -> float:
     """log(S_origin / S_arm) / log(S_origin / S_reference), where S is the steps to the origin's lowest loss."""
     steps, reference_steps, origin_steps = steps_to_lowest(origin, arm, reference, origin)
-    if math.inf in (steps, reference_steps) or origin_steps == reference_steps:
+    if math.inf in (steps, reference_steps) or reference_steps >= origin_steps:
         return math.inf
     return math.log(origin_steps / steps) / math.log(origin_steps / reference_steps)
 

@@ -31,7 +31,9 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
         for notice in study.add_runs(given.folders):
             print(printable(notice), file=sys.stderr)
         if given.todo is not None:
-            print(*study.todo(given.todo), sep="\n")
+            missing = list(study.todo(given.todo))
+            print("".join(f"{line}\n" for line in missing), end="")
+            print(f"{len(missing)} runs are missing.", file=sys.stderr)
         elif not study.results:
             raise UserError(f"{given.results / 'runs.csv'} has no runs: give folders with finished runs")
         yield given, study

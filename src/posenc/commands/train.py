@@ -55,14 +55,14 @@ def job(cfg: "DictConfig") -> float | None:
 
     hydra_config = HydraConfig.get()
     single = hydra_config.mode is not RunMode.MULTIRUN
-    with one_sentence_errors() if single else failures_recorded():
+    with one_sentence_errors() if single else failures_recorded(cfg):
         if single:
             check_single_run(hydra_config)
         from posenc.training.run import run
 
         summary = run(cfg, choices=dict(hydra_config.runtime.choices))
         if single and this_rank().is_zero:
-            print("Next: train another scheme, such as pos=learned, and compare them:")
+            print("Next: train another scheme, and compare them:")
             print(f"  python -m posenc.report {shlex.quote(str(Path(cfg.runs, cfg.name)))}")
         return summary["val_loss"]
     return None

@@ -142,6 +142,7 @@ class Arguments(argparse.ArgumentParser):
     def parsed(self, arguments: Sequence[str] | None) -> Iterator[argparse.Namespace]:
         """Context for a command: yields its arguments, those of the process if None, and reports its errors."""
         arguments = sys.argv[1:] if arguments is None else arguments
+        sys.argv[0] = self.prog  # errors name the command
         with one_sentence_errors(arguments):
             yield self.parse_args(arguments)
 

@@ -12,8 +12,8 @@ _NAMES = re.compile(r"(^|[._-])(api[_-]?key|token|secret|passw(or)?d)$", re.IGNO
 _VARIABLES = ("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Environment variables of W&B and the Hugging Face Hub with secrets."""
 
-_VALUES = re.compile(r"\b([0-9a-f]{40}|wandb_v\d+_\w{20,}|hf_[A-Za-z0-9]{20,})\b")
-"""Secrets of W&B and the Hugging Face Hub."""
+_VALUES = re.compile(r"(?<!snapshots/)\b([0-9a-f]{40}|wandb_v\d+_\w{20,}|hf_[A-Za-z0-9]{20,})\b")
+"""Secrets of W&B and the Hugging Face Hub, whose cache has folders named by a commit in `snapshots`."""
 
 _MIN_LENGTH = 8
 """A shorter value of such a variable is a word like `none`."""

@@ -4,6 +4,7 @@ Three of its architectures match some of our models: GPT-2 (additive encodings, 
 embedding).
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -112,7 +113,7 @@ def _shape(trained: Trained) -> dict[str, Any]:
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": scheme["base"],
-            "partial_rotary_factor": scheme["fraction"],
+            "partial_rotary_factor": _rotary_fraction(trained),
         },
     }
 
@@ -135,8 +136,16 @@ def _neox_config(trained: Trained) -> dict[str, Any]:
         **_shape(trained),
         "use_parallel_residual": trained.config["model"]["family"]["parallel"],
         "rotary_emb_base": trained.config["pos"]["base"],
-        "rotary_pct": trained.config["pos"]["fraction"],
+        "rotary_pct": _rotary_fraction(trained),
     }
+
+
+def _rotary_fraction(trained: Trained) -> float:
+    """The fraction of the channels from which transformers, which rounds down, gets the number that we rotate."""
+    scheme: Any = trained.model.scheme
+    head_dim = _first_layer(trained).attention.head_dim
+    fraction = scheme.rotated / head_dim
+    return fraction if int(head_dim * fraction) == scheme.rotated else math.nextafter(fraction, 1)
 
 
 def _gpt2_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:

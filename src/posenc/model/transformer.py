@@ -147,18 +147,28 @@ def _check(sizes: Mapping[str, int], scheme: PositionScheme, attention: Attentio
         )
     if scheme.causal_only and not causal:
         raise ValueError(f"{type(scheme).__name__} needs a causal model: use objective=causal or another pos")
-    if attention.has_logits:
-        return
-    if not scheme.rotates or _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"]):
+    biased = _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"])
+    if not attention.has_logits and (biased or not scheme.rotates):
         raise ValueError(
-            f"the scheme needs attention logits, and {type(attention).__name__.lower()} attention has none: "
-            "use attention=softmax or another pos"
+            f"{type(scheme).__name__} needs attention logits, and {type(attention).__name__.lower()} attention has "
+            "none: use attention=softmax or another pos"
         )
 
 
 def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int) -> bool:
-    """Whether the scheme has a bias in any layer; tested on a single token."""
-    x, q = torch.zeros(1, 1, width), torch.zeros(1, heads, 1, width // heads)
-    position = torch.zeros(1, dtype=torch.long)
-    schemes = [scheme.layer(index) for index in range(layers)]
-    return any(s.bias(position) is not None or s.content_bias(x, q, q, position) is not None for s in schemes)
+    """Whether the scheme has a bias in any layer; tested on two tokens, with the shapes that its hooks return."""
+    x, q, positions = torch.zeros(1, 2, width), torch.zeros(1, heads, 2, width // heads), torch.arange(2)
+    biased = False
+    for layer in {id(found): found for found in map(scheme.layer, range(layers))}.values():
+        bias, content_bias = layer.bias(positions), layer.content_bias(x, q, q, positions)
+        for rotated in layer.rotate(q, q, positions):
+            _check_shape(layer, "rotate", rotated[..., :1], (1, heads, 2, 1))
+        _check_shape(layer, "bias", bias, (heads, 2, 2))
+        _check_shape(layer, "content_bias", content_bias, (1, heads, 2, 2))
+        biased |= bias is not None or content_bias is not None
+    return biased
+
+
+def _check_shape(scheme: LayerScheme, hook: str, returned: Tensor | None, expected: tuple[int, ...]) -> None:
+    if returned is not None and returned.shape != expected:
+        raise ValueError(f"{type(scheme).__name__}.{hook} returns shape {tuple(returned.shape)}, not {expected}")

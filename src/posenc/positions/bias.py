@@ -1,6 +1,8 @@
 """Schemes that add a bias to the attention logits, from positions alone: the hook `bias`."""
 
 import math
+from bisect import bisect_left
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -109,9 +111,11 @@ class T5(PositionScheme):
             )
         self.max_distance, self.scale = max_distance, math.sqrt(head_dim)
         self.table = nn.Embedding(buckets, heads)
-        behind = [bucket(distance, each, max_distance) for distance in range(max_distance + 1)]
-        ahead = [each + number if bidirectional else 0 for number in behind[:0:-1]]
-        self.register_buffer("buckets", torch.tensor(ahead + behind), persistent=False)
+        distances, of = range(max_distance + 1), partial(bucket, buckets=each, longest=max_distance)
+        starts = [bisect_left(distances, number, key=of) for number in range(1, each)]
+        behind = torch.bucketize(torch.tensor(distances), torch.tensor(starts), right=True)
+        ahead = each + behind[1:] if bidirectional else torch.zeros_like(behind[1:])
+        self.register_buffer("buckets", torch.cat([ahead.flip(0), behind]), persistent=False)
         self.initialise()
 
     def initialise(self, generator: torch.Generator | None = None) -> None:

@@ -8,10 +8,13 @@ from torch import Tensor, nn
 from posenc.bounds import Fraction
 from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary
 from posenc.positions.base import LayerScheme, PositionScheme
-from posenc.positions.tables import PAGE, AngleTable, DecayTable, TrainedAngles, frequencies
+from posenc.positions.tables import AngleTable, ExactTable, TrainedAngles, frequencies
 
 LARGEST_GROWTH = 116
 """Powers of two by which xPos may scale a product: float32 has 128, and products of 2^12 must still fit."""
+
+LONGEST = 2**17
+"""Positions that xPos spans at most, with any decay: they are in a table."""
 
 
 class Rotary(PositionScheme):
@@ -165,8 +168,8 @@ class Xpos(Rotary):
     both factors small. Queries and keys from different calls must not be combined.
 
     A key n - m ahead of its query is scaled by zeta_0^((m-n)/S): it is masked, but computed. So that it stays finite in
-    float32 or bfloat16, a sequence spans at most `max_length` positions: 32,861 with the default gamma and scale_base;
-    in float16 about 2,000. Blockwise attention (section 3.3) is not included.
+    float32 or bfloat16, a sequence spans at most `max_length` positions: 32,861 with the default gamma and scale_base,
+    never over 131,072; in float16 about 2,000. Blockwise attention (section 3.3) is not included.
 
     Args:
         gamma: smaller values make the fast planes decay faster.
@@ -177,6 +180,7 @@ class Xpos(Rotary):
     """
 
     causal_only = True
+    rotates = False  # linear attention's sums of weights would not decay with the weights
 
     def __init__(
         self,
@@ -189,17 +193,20 @@ class Xpos(Rotary):
     ) -> None:
         super().__init__(head_dim, base, layout, fraction)
         for name, value in (("gamma", gamma), ("scale_base", scale_base)):
-            if not value > 0:
+            if not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be a positive number")
         planes = torch.arange(0, self.rotated, 2, dtype=torch.float64) / self.rotated
         zeta = (planes + gamma) / (1 + gamma)
-        self.max_length = min(PAGE**2, int(scale_base * LARGEST_GROWTH / -math.log2(zeta[0].item())))
-        self.decay = DecayTable(zeta, scale_base, reach=self.max_length // 2)
+        growth = -math.log2(zeta[0].item()) / scale_base  # powers of two per position
+        self.max_length = int(min(LONGEST, LARGEST_GROWTH / max(growth, 1e-9)))
+        self.reach = self.max_length // 2
+        offsets = torch.arange(-self.reach, self.reach + 1, dtype=torch.float64)
+        self.decay = ExactTable(zeta ** (offsets[:, None] / scale_base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         cos, sin = self.angles(positions)
         middle = torch.div(positions.amin() + positions.amax(), 2, rounding_mode="floor")
-        decay = self.decay(positions - middle)
+        decay = self.decay.table[positions - middle + self.reach]
         rotated_k = apply_rotary(k, cos / decay, sin / decay, self.layout)
         return apply_rotary(q, cos * decay, sin * decay, self.layout), rotated_k
 

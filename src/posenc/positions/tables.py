@@ -3,7 +3,6 @@
 Trained angles are not in a table; they are computed in float64 at each use.
 """
 
-import math
 from collections.abc import Callable
 from typing import Self
 
@@ -88,29 +87,3 @@ class TrainedAngles(nn.Module):
         """positions (T,) -> cos (T, n), sin (T, n), float32."""
         angles = positions.double()[:, None] * (self.start.table * self.log_ratio.double().exp())
         return angles.cos().float(), angles.sin().float()
-
-
-class DecayTable(nn.Module):
-    """zeta_i^(m/S) for integers m in [-reach, reach], to a relative error of 2e-7, on any device.
-
-    An offset is page x size + rest; the power is the product of an entry for the page and one for the rest.
-
-    Args:
-        zeta: (n,), float64, each above 0.
-        scale_base: S, above 0.
-        reach: the largest |m|; zeta^(reach/S) and its inverse must be finite in float32.
-    """
-
-    def __init__(self, zeta: Tensor, scale_base: float, reach: int) -> None:
-        super().__init__()
-        self.size = math.isqrt(reach) + 1
-        self.pages = reach // self.size + 1
-        pages = self.size * torch.arange(-self.pages, self.pages + 1, dtype=torch.float64)
-        rests = torch.arange(self.size, dtype=torch.float64)
-        self.page = ExactTable(zeta ** (pages[:, None] / scale_base))
-        self.rest = ExactTable(zeta ** (rests[:, None] / scale_base))
-
-    def forward(self, offsets: Tensor) -> Tensor:
-        """offsets (T,) -> (T, n), float32."""
-        page = torch.div(offsets, self.size, rounding_mode="floor")
-        return self.page.table[page + self.pages] * self.rest.table[offsets - page * self.size]

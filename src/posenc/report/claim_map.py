@@ -66,7 +66,7 @@ def _backbone(
         return written
     known = read_rows(study.folder / "ngrams.csv", NGramRow)
     ngrams = {row["order"]: row["val_loss"] for row in known if row["corpus"] == corpus}
-    settings = sorted({result.setting for result in results} - {BACKBONE, SEARCH})
+    settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     factors = {
         setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
         for setting in settings

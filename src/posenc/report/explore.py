@@ -69,14 +69,15 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
     known = sorted((row for row in _rows(file) if row.pos in schemes), key=attrgetter("arm"))
     for key, measured in groupby(known, key=attrgetter("arm")):
         corpus, setting, pos, tokens, lr, scale, base = key
-        overrides = [] if setting in (BACKBONE, SEARCH) else setting.replace(",", "").split()
+        trial = setting.startswith(SEARCH)
+        overrides = [] if setting == BACKBONE else setting.removeprefix(SEARCH).replace(",", "").split()
         own = dict(one.removeprefix("pos.").split("=", 1) for one in overrides if re.match(r"pos\.\w+=", one))
         chosen = {**schemes[pos], **{name: value for name, value in (("scale", scale), ("base", base)) if value}, **own}
         rest = [one for one in overrides if not one.startswith("pos.")]
         values = _values(chosen)
         if values is None or any(one.startswith("intervention") for one in rest):
             continue
-        parts = [corpus, "search" if setting == SEARCH else "", *rest, f"learning rate {lr}" if lr else ""]
+        parts = [corpus, SEARCH if trial else "", *rest, f"learning rate {lr}" if lr else ""]
         yield {
             "scheme": str(chosen["_target_"]).rpartition(".")[2],
             "name": pos,

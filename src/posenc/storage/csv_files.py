@@ -14,8 +14,8 @@ from posenc.storage.resource_errors import disk_errors
 
 _Row = TypeVar("_Row")
 
-MAX_BYTES, MAX_ROWS = 2**26, 2**20
-"""Maximum size of a CSV file: several times the longest run's, and at most a few GB of memory when it is read."""
+MAX_BYTES, MAX_ROWS = 2**27, 2**19
+"""Maximum size of a CSV file: at most a few GB of memory when it is read. No run writes more rows."""
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], header: bool = True) -> str:
@@ -126,8 +126,12 @@ def read_numbers(file: Path) -> list[dict[str, float]]:
 
 
 def steps_in(file: Path) -> list[int]:
-    """The distinct steps in a CSV file; empty if it cannot be read."""
+    """The distinct steps in a CSV file; empty if one is missing or invalid.
+
+    Raises:
+        UserError: as `read_csv`.
+    """
     try:
         return list(dict.fromkeys(int(row["step"]) for row in read_csv(file)))
-    except (UserError, KeyError, ValueError):
+    except (KeyError, ValueError):
         return []

@@ -120,10 +120,10 @@ class RunDirectory:
 
 
 def find_run(cfg: DictConfig) -> Path | None:
-    """The existing run directory of a configuration with Hydra's part; None if there is none."""
+    """The existing run directory of a configuration; None if there is none."""
     wanted = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(wanted, dict)
-    wanted.pop("hydra")
+    wanted.pop("hydra", None)
     for file in Path(cfg.runs, cfg.name).glob(f"*/seed{cfg.seed}-*/config.yaml"):
         try:
             config = read_mapping(file)
@@ -157,15 +157,20 @@ class Summary(TypedDict, total=False):
 
 
 def failed_jobs(folder: Path) -> list[dict[str, str]]:
-    """The failed jobs of the last sweep, with their errors."""
+    """The failed jobs of the last sweep, with their errors; not those whose run has been finished since."""
     noted = folder / FAILED_JOBS
-    return [_failure(line) for line in read_text(noted, MAX_FAILED_JOBS).splitlines()] if noted.exists() else []
+    lines = read_text(noted, MAX_FAILED_JOBS).splitlines() if noted.exists() else []
+    return [failure for failure in map(_failure, lines) if not _finished_since(failure)]
+
+
+def _finished_since(failure: Mapping[str, str]) -> bool:
+    return bool(failure["run"]) and Path(failure["run"], "summary.json").exists()
 
 
 def _failure(line: str) -> dict[str, str]:
     """Parse a line, which may be incomplete if the process was killed."""
     try:
         failure = json.loads(line)
-        return {"job": str(failure["job"]), "error": str(failure["error"])}
+        return {"job": str(failure["job"]), "error": str(failure["error"]), "run": str(failure.get("run", ""))}
     except (ValueError, KeyError, TypeError, RecursionError):
-        return {"job": "a job", "error": f"its line in {FAILED_JOBS} is damaged"}
+        return {"job": "a job", "error": f"its line in {FAILED_JOBS} is damaged", "run": ""}

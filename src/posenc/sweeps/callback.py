@@ -33,7 +33,7 @@ RUNS = "POSENC_SWEEP_JOBS"
 
 
 @contextmanager
-def failures_recorded() -> Iterator[None]:
+def failures_recorded(cfg: DictConfig) -> Iterator[None]:
     """Context for a job of a sweep: prints and records an error, so that the sweep continues with the next job.
 
     Failures are recorded in a file, since jobs may run in other processes or on other machines.
@@ -50,17 +50,21 @@ def failures_recorded() -> Iterator[None]:
             traceback.print_exc()
         if not first_to_report(sentence, FAILED):
             return  # another rank has recorded it
-        record_failure(hydra.job.override_dirname, sentence)
+        record_failure(hydra.job.override_dirname, sentence, find_run(cfg))
 
 
-def record_failure(job: str, error: str) -> None:
-    """Print that a job, named by its overrides, failed, and record it in the file that FAILURES_FILE names."""
+def record_failure(job: str, error: str, run: Path | None = None) -> None:
+    """Print that a job, named by its overrides, failed, and record it in the file that FAILURES_FILE names.
+
+    Args:
+        run: its run directory, which another process may be training.
+    """
     job, error = presentable(job or "the only job"), presentable(error)
     print(f"{job} failed: {error}", file=sys.stderr, flush=True)
     file = Path(os.environ[FAILURES_FILE])
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as stream:
-        stream.write(json.dumps({"job": job, "error": error}) + "\n")
+        stream.write(json.dumps({"job": job, "error": error, "run": str(run.absolute() if run else "")}) + "\n")
 
 
 def progress(cfg: DictConfig) -> str:

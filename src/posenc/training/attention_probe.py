@@ -40,16 +40,19 @@ class AttentionProbe:
 
     def measure(self, model: Transformer) -> list[dict[str, Any]]:
         """One row per head: layer, head, share of the attention in each of BUCKETS, induction score."""
-        tokens = torch.cat([self.text, self.repeated]).to(model.embedding.weight.device)
-        rows: list[dict[str, Any]] = []
+        device, scores = model.embedding.weight.device, torch.zeros(())
         with torch.no_grad():
-            for layer, probs in enumerate(model.attention_probs(tokens)):
-                text, repeated = probs.split(SEQUENCES)
-                scores = torch.cat([shares_by_distance(text), induction_score(repeated)[:, None]], dim=1)
-                for head, values in enumerate(scores.tolist()):
-                    named = zip((*BUCKETS, "induction"), values, strict=True)
-                    rows.append({"layer": layer, "head": head, **{name: round(value, 4) for name, value in named}})
-        return rows
+            # One sequence at a time: the probabilities of all would take more memory than a training step.
+            for text, repeated in zip(self.text.to(device), self.repeated.to(device), strict=True):
+                shares = torch.stack([shares_by_distance(probs) for probs in model.attention_probs(text[None])])
+                induction = torch.stack([induction_score(probs) for probs in model.attention_probs(repeated[None])])
+                scores = scores.to(device) + torch.cat([shares, induction[..., None]], dim=-1) / SEQUENCES
+        return [
+            {"layer": layer, "head": head}
+            | {name: round(value, 4) for name, value in zip((*BUCKETS, "induction"), values, strict=True)}
+            for layer, heads in enumerate(scores.tolist())
+            for head, values in enumerate(heads)
+        ]
 
     @torch.no_grad()
     def position_share(self, model: Transformer) -> dict[str, float]:
@@ -65,12 +68,12 @@ def shares_by_distance(probs: Tensor) -> Tensor:
     bidirectional model, attention to later tokens is in no bucket.
     """
     length = probs.shape[-1]
-    rows = probs[:, :, length // 2 :].float().mean(0).flatten(1)
+    rows = probs[:, :, length // 2 :].float().mean(0)
     positions = torch.arange(length, device=probs.device)
-    distance = (positions[length // 2 :, None] - positions).flatten()
+    distance = positions[length // 2 :, None] - positions
     bucket = torch.bucketize(distance, torch.tensor(FIRST, device=probs.device), right=True)  # 0: later tokens
-    shares = rows.new_zeros(len(rows), len(FIRST) + 1).index_add_(1, bucket, rows)
-    return shares[:, 1:] / (length - length // 2)
+    shares = rows.new_zeros(*rows.shape[:2], len(FIRST) + 1).scatter_add_(2, bucket.expand_as(rows), rows)
+    return shares[..., 1:].mean(1)
 
 
 def induction_score(probs: Tensor) -> Tensor:

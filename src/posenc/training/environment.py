@@ -34,6 +34,8 @@ def _cpu_name() -> str:
 def commit() -> str | None:
     """The commit of this source, with "-dirty" if there are uncommitted changes; None outside a checkout."""
     root = Path(__file__).parent
+    if (root.parent / "conf").is_dir():  # installed: a repository around it is another project's
+        return None
     try:
         described = subprocess.run(
             ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--match="],

@@ -188,7 +188,8 @@ class MetricsWriter(Callback):
 
         The standard error is over batches, weighted by their number of targets; undefined for a single batch.
         """
-        moments = torch.zeros(3, device=pl_module.device)  # mean, mean square, number of batches
+        near = self.row["train_loss"]  # mean squares of the losses themselves would cancel in fp32
+        moments = torch.zeros(4, device=pl_module.device)  # mean; mean and mean square minus `near`; number of batches
         for batch in pl_module.val_dataloader():
             # After the last step the run is not resumed, so the validation cannot be postponed.
             if self.signals.asked is not None and self.row["step"] < self.settings.steps:
@@ -196,11 +197,12 @@ class MetricsWriter(Callback):
             with trainer.precision_plugin.forward_context():
                 part = pl_module.validation_step(batch, 0)
             if share := batch[2]:
-                moments += torch.stack([part, part.square() / share, torch.ones_like(part)])
-        loss, square, batches = trainer.strategy.reduce(moments, reduce_op="sum").tolist()
+                apart = part - share * near
+                moments += torch.stack([part, apart, apart.square() / share, torch.ones_like(part)])
+        loss, first, second, batches = trainer.strategy.reduce(moments, reduce_op="sum").tolist()
         if batches == 1:
             return {"val_loss": loss}
-        return {"val_loss": loss, "val_loss_se": math.sqrt(max(0.0, square - loss**2) / (batches - 1))}
+        return {"val_loss": loss, "val_loss_se": math.sqrt(max(0.0, second - first**2) / (batches - 1))}
 
     def _probe(self, trainer: Trainer, pl_module: Any) -> None:
         """Measure the position encoding's share of the input and, if they are due, the attention heads."""
