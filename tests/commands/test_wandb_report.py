@@ -121,11 +121,12 @@ def test_a_missing_package_is_named(missing, tmp_path):
     )
     result = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src")})
     assert result.returncode == 2
-    assert result.stderr == f"-c: {missing} is not installed, which is needed to read team/posenc from W&B\n"
+    needed = f"{missing} is not installed, which is needed to read team/posenc from W&B"
+    assert result.stderr == f"posenc wandb_report: {needed}\n"
 
 
 def test_a_place_that_is_none_is_refused(server, tmp_path):
     result = command("posenc.wandb_report", server, tmp_path, "runs/smoke")
     assert (result.returncode, result.stderr) == (
-        2, "wandb_report.py: runs/smoke must look like wandb://entity/project/group\n",
+        2, "posenc wandb_report: runs/smoke must look like wandb://entity/project/group\n",
     )  # fmt: skip

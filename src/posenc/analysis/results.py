@@ -106,6 +106,14 @@ class HeadRow(RunRow):
     previous_token: Annotated[FiniteFloat, Ge(0), Le(1)]
 
 
+@dataclass(frozen=True)
+class CopyingRow(RunRow):
+    """A row of copying.csv: a run's loss on text that is read for the first and for the second time in a window."""
+
+    first: FiniteFloat
+    second: FiniteFloat
+
+
 class NGramRow(TypedDict):
     """A row of ngrams.csv."""
 

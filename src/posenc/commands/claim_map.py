@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posenc.commands.study import command_line
+from posenc.commands.study import CACHE, add_evaluations, command_line
 from posenc.config.command_line import Arguments
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Study
+    from posenc.data.cache import Tokens
+    from posenc.evaluation.load import Trained
 
 ORDERS = (2, 3, 4, 5)
 """Orders of the n-gram models on the upper axis."""
@@ -16,16 +18,21 @@ ORDERS = (2, 3, 4, 5)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="posenc claim_map", description=__doc__)
+    parser = Arguments(prog="posenc claim_map", description=__doc__, parents=[CACHE])
     parser.add_argument(
         "--ngrams",
         metavar="KEY=VALUE",
         nargs="*",
         help="measure n-gram models of the text given by these overrides",
     )
+    parser.add_argument(
+        "--copying", action="store_true", help="also evaluate the finished models on text that they read twice"
+    )
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study):
         if given.ngrams is not None:
             measure_ngrams(study, given.ngrams)
+        if given.copying:
+            measure_copying(study, given.folders, given.cache)
         if given.todo is None:
             from posenc.report.claim_map import write
 
@@ -50,6 +57,17 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     others = [row for row in read_rows(study.folder / "ngrams.csv", NGramRow) if row["corpus"] != name]
     rows = [NGramRow(corpus=name, order=order, val_loss=round(loss, 5)) for order, loss in losses.items()]
     atomic_write(study.folder / "ngrams.csv", to_csv(list(rows[0]), [*others, *rows]))
+
+
+def measure_copying(study: "Study", folders: Sequence[Path], cache: Path) -> None:
+    """Add the losses of each finished run on text that it reads twice to copying.csv."""
+    from posenc.analysis.results import CopyingRow
+    from posenc.evaluation.copying import losses_on_repeats
+
+    def losses(trained: "Trained", tokens: "Tokens") -> list[tuple[float, ...]]:
+        return [tuple(round(loss, 5) for loss in losses_on_repeats(trained, tokens))]
+
+    add_evaluations(study, folders, cache, "copying.csv", CopyingRow, losses)
 
 
 if __name__ == "__main__":

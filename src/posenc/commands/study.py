@@ -1,16 +1,25 @@
 """The command line that the studies share."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.command_line import Arguments
-from posenc.errors import UserError, printable
+from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:
+    from posenc.analysis.results import Result, RunRow
+    from posenc.analysis.runs import Run
     from posenc.analysis.study import Study
+    from posenc.data.cache import Tokens
+    from posenc.evaluation.load import Trained
+
+CACHE = Arguments(add_help=False)
+"""The option of studies that evaluate models."""
+
+CACHE.add_argument("--cache", type=Path, default=Path("data/cache"), help="token cache; default: %(default)s")
 
 
 @contextmanager
@@ -37,3 +46,55 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
         elif not study.results:
             raise UserError(f"{given.results / 'runs.csv'} has no runs: give folders with finished runs")
         yield given, study
+
+
+def add_rows(
+    study: "Study",
+    folders: Sequence[Path],
+    name: str,
+    kind: "type[RunRow]",
+    rows_of: "Callable[[Run, Result], Sequence[RunRow]]",
+) -> None:
+    """Add the rows of each finished run that has none in a table of the study, which is written after each run."""
+    from posenc.analysis.results import table
+    from posenc.storage.atomic import atomic_write
+    from posenc.storage.csv_files import read_rows
+
+    rows = read_rows(study.folder / name, kind)
+    known = {row.key for row in rows}
+    for run, result in study.finished(folders)[0]:
+        if result.key not in known and (added := rows_of(run, result)):
+            rows += added
+            known.add(result.key)
+            atomic_write(study.folder / name, table(kind, rows))
+
+
+def add_evaluations(
+    study: "Study",
+    folders: Sequence[Path],
+    cache: Path,
+    name: str,
+    kind: "type[RunRow]",
+    evaluate: "Callable[[Trained, Tokens], Iterable[tuple[Any, ...]]]",
+) -> None:
+    """Add what is measured on the model of each finished run of the backbone to a table of the study.
+
+    Args:
+        evaluate: from a model and its validation text to rows, without the columns that identify the run.
+    """
+    from posenc.analysis.results import BACKBONE
+    from posenc.evaluation.load import load
+    from posenc.storage.resource_errors import resource_errors
+
+    def evaluated(run: "Run", result: "Result") -> "list[RunRow]":
+        if result.setting != BACKBONE:
+            return []
+        try:
+            with resource_errors():
+                trained = load(Path(run.source))
+                return [kind(*result.key, *values) for values in evaluate(trained, trained.validation_text(cache))]
+        except (UserError, RunError) as error:
+            print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr)
+            return []
+
+    add_rows(study, folders, name, kind, evaluated)

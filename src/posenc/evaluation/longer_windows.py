@@ -45,12 +45,12 @@ def own_validation_loss(trained: Trained, tokens: Tokens) -> float:
     """The loss on the run's own validation windows, in nats per token."""
     ahead = trained.objective.lookahead
     windows = validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + ahead)
-    return float(_by_position(trained, windows)[0].mean())
+    return float(losses_by_position(trained, windows)[0].mean())
 
 
 def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> LengthResult:
     """windows (N, length + lookahead)."""
-    losses, byte_count = _by_position(trained, windows)
+    losses, byte_count = losses_by_position(trained, windows)
     if not (losses < LARGEST / 2).all():  # NaN compares false; a nat is less than two bits
         return LengthResult(times, length, no_entry="its loss is NaN, infinite or very large")
     nats = float(losses.mean())
@@ -62,7 +62,7 @@ def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, cont
 
 
 @torch.no_grad()
-def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
+def losses_by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
     """windows (N, T + lookahead) -> mean nats at each position (T,), and the total number of predicted bytes."""
     trained.model.eval()
     device = next(trained.model.parameters()).device

@@ -1,8 +1,10 @@
 """The claim map as a page with figures and tables."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from posenc.analysis.claim_map import (
@@ -17,7 +19,7 @@ from posenc.analysis.claim_map import (
     trend,
 )
 from posenc.analysis.convergence import mean
-from posenc.analysis.results import BACKBONE, SEARCH, NGramRow, Result, by_seeds, pooled_sd, seeds_needed
+from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, NGramRow, Result, by_seeds, pooled_sd, seeds_needed
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
@@ -36,12 +38,14 @@ seeds only; with fewer than three seeds there is no interval and no verdict. Gen
 def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
+    copied = read_rows(study.folder / "copying.csv", CopyingRow)
     for corpus in study.corpora:
         backbone, alternatives = backbone_of(study, corpus)
         unit = min((result.tokens for result in backbone), default=0)
         text += [f"## {study.title(corpus)}", *_backbone(study, corpus, backbone, alternatives, unit)]
         for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
+        text += copying([row for row in copied if row.corpus == corpus])
         for tokens, trials in searches(study.on(corpus)).items():
             name = f"search-{corpus}-{tokens}.png"
             figures.save(search.figure(trials), study.folder / name)
@@ -107,6 +111,12 @@ def write_up(
             f"b = {b.value:.3f}{formatting.bounds(b, '{:.3f}'.format)}, {formatting.seeds(b.seeds)}: "
             f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
         )
+    if beyond := [point for point in points if not point.advantage.value]:
+        at = " and ".join(f"{point.tokens:,}" for point in beyond)
+        written.append(
+            f"With {at} tokens RoPE's largest budget does not reach the baseline's loss: N is low there, and left out "
+            "of what is computed from several budgets."
+        )
     written += spread(results)
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
@@ -169,6 +179,30 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
         rows.append((loss.value, cells))
     head = ("scheme", "learning rate", "seeds", "final loss", "minus RoPE's, paired", "times fewer tokens RoPE needs")
     return markdown(Table("", head, [cells for _, cells in sorted(rows)]))
+
+
+def copying(rows: Sequence[CopyingRow]) -> list[str]:
+    """The paragraphs on the losses on repeated text, one row per arm, in Markdown."""
+    if not rows:
+        return []
+    cells = []
+    for _, runs in itertools.groupby(sorted(rows, key=attrgetter("arm", "seed")), key=attrgetter("arm")):
+        first, *others = runs
+        own = [first, *others]
+        cells.append(
+            [
+                *(first.pos, f"{first.lr:g}", f"{first.tokens:,}", ", ".join(str(run.seed) for run in own)),
+                f"{statistics.fmean(run.first for run in own):.3f}",
+                ", ".join(f"{run.second - run.first:+.2f}" for run in own),
+            ]
+        )
+    head = ("scheme", "learning rate", "tokens", "seeds", "first reading, mean", "second minus first, by seed")
+    return [
+        "### Text that is read twice",
+        "The loss, in nats per token, on the same text read for the first and for the second time in a window. A model "
+        "that copies from its context, as induction heads do (Olsson et al. 2022), has a lower one the second time.",
+        markdown(Table("", head, cells)),
+    ]
 
 
 def _range(losses: Mapping[int, float]) -> str:

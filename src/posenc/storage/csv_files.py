@@ -126,12 +126,8 @@ def read_numbers(file: Path) -> list[dict[str, float]]:
 
 
 def steps_in(file: Path) -> list[int]:
-    """The distinct steps in a CSV file; empty if one is missing or invalid.
-
-    Raises:
-        UserError: as `read_csv`.
-    """
+    """The distinct steps in a CSV file; empty if it cannot be read."""
     try:
         return list(dict.fromkeys(int(row["step"]) for row in read_csv(file)))
-    except (KeyError, ValueError):
+    except (UserError, KeyError, ValueError):
         return []

@@ -40,19 +40,16 @@ class AttentionProbe:
 
     def measure(self, model: Transformer) -> list[dict[str, Any]]:
         """One row per head: layer, head, share of the attention in each of BUCKETS, induction score."""
-        device, scores = model.embedding.weight.device, torch.zeros(())
+        tokens = torch.cat([self.text, self.repeated]).to(model.embedding.weight.device)
+        rows: list[dict[str, Any]] = []
         with torch.no_grad():
-            # One sequence at a time: the probabilities of all would take more memory than a training step.
-            for text, repeated in zip(self.text.to(device), self.repeated.to(device), strict=True):
-                shares = torch.stack([shares_by_distance(probs) for probs in model.attention_probs(text[None])])
-                induction = torch.stack([induction_score(probs) for probs in model.attention_probs(repeated[None])])
-                scores = scores.to(device) + torch.cat([shares, induction[..., None]], dim=-1) / SEQUENCES
-        return [
-            {"layer": layer, "head": head}
-            | {name: round(value, 4) for name, value in zip((*BUCKETS, "induction"), values, strict=True)}
-            for layer, heads in enumerate(scores.tolist())
-            for head, values in enumerate(heads)
-        ]
+            for layer, probs in enumerate(model.attention_probs(tokens)):
+                text, repeated = probs.split(SEQUENCES)
+                scores = torch.cat([shares_by_distance(text), induction_score(repeated)[:, None]], dim=1)
+                for head, values in enumerate(scores.tolist()):
+                    named = zip((*BUCKETS, "induction"), values, strict=True)
+                    rows.append({"layer": layer, "head": head, **{name: round(value, 4) for name, value in named}})
+        return rows
 
     @torch.no_grad()
     def position_share(self, model: Transformer) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,9 @@ from posenc.config.schema import Settings
 from posenc.config.secrets import presentable
 from posenc.data.prepare import Prepared
 from posenc.distributed import broadcast, this_rank
-from posenc.errors import UserError
 from posenc.objectives.objective import Sampling
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import MAX_ROWS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.loggers import Loggers
 from posenc.training import environment
@@ -40,8 +37,7 @@ class TrainingRun:
     """A run that is ready to start; nothing has been written yet.
 
     Raises:
-        UserError: if this machine lacks the device asked for, `fork_from` is not a run to begin from, or the run would
-            write more rows than can be read again.
+        UserError: if this machine lacks the device asked for, or `fork_from` is not a run to begin from.
     """
 
     def __init__(
@@ -54,7 +50,6 @@ class TrainingRun:
         signals: Signals,
         timer: Timer,
     ) -> None:
-        _check_rows(settings, experiment.config["model"])
         self.experiment, self.prepared, self.settings = experiment, prepared, settings
         self.directory, self.timer = directory, timer
         self.loggers: Loggers = []
@@ -176,10 +171,3 @@ def _newest(directory: RunDirectory) -> str | None:
         instead = f"using the previous one, {newest.name}" if newest else "starting from scratch"
         print(f"{aside} is damaged (its checksum does not match); {instead}.", file=sys.stderr, flush=True)
     return None if newest is None else str(newest)
-
-
-def _check_rows(settings: Settings, model: Mapping[str, Any]) -> None:
-    heads = settings.steps // settings.attention_every * model["layers"] * model["heads"]
-    for key, rows in (("log_every", settings.steps // settings.log_every), ("attention_every", heads)):
-        if rows > MAX_ROWS:
-            raise UserError(f"{key}={getattr(settings, key)} would write {rows:,} rows; the maximum is {MAX_ROWS:,}")

@@ -18,6 +18,7 @@ from posenc.distributed import named_peer_failures, rank_zero_first, rank_zero_o
 from posenc.distributed.launch import launch
 from posenc.errors import UserError
 from posenc.storage.atomic import check_writable
+from posenc.storage.csv_files import MAX_ROWS
 from posenc.storage.resource_errors import resource_errors
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.signals import Signals
@@ -45,6 +46,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
             for group in ("pos", "data"):
                 check_plain(group, choices[group])
             corpus, hardware = build(config, "data"), build(config, "trainer")
+        _check_rows(settings, config["model"])
         _check_apart(settings.runs, config["data"].get("path") or "")
         curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
         directory = RunDirectory.of(
@@ -64,6 +66,14 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
     # Outside of `Signals`: the ranks that this process starts handle signals themselves.
     launch("posenc.training.worker", ranks, {"command": sys.argv[0], "config": config, "choices": dict(choices)})
     return directory.summary()
+
+
+def _check_rows(settings: Settings, model: Mapping[str, Any]) -> None:
+    """Check that the tables of a run do not become too long to be read when it resumes."""
+    heads = settings.steps // settings.attention_every * model["layers"] * model["heads"]
+    for key, rows in (("log_every", settings.steps // settings.log_every), ("attention_every", heads)):
+        if rows > MAX_ROWS:
+            raise UserError(f"{key}={getattr(settings, key)} would write {rows:,} rows; the maximum is {MAX_ROWS:,}")
 
 
 def _check_apart(runs: str, text: str) -> None:
