@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 from posenc.analysis.claim_map import advantage, backbone_of
 from posenc.analysis.study import Study
 from posenc.report import formatting
-from posenc.report.claim_map import schemes, spread, table
+from posenc.report.claim_map import schemes, spread, table, write_up
 from posenc.report.claim_map_figures import advantages, losses
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.conftest import ROOT
@@ -44,6 +44,18 @@ def test_where_one_seed_has_no_ratio_each_is_named():
 def test_a_budget_on_which_rope_is_not_yet_trained_gives_a_bound():
     shorter = [run for run in backbone() if run.pos != "rope" or run.tokens <= 8 * UNIT]
     assert cells(shorter)[-1] == "RoPE needs over 8 units"
+
+
+def test_a_budget_whose_loss_rope_never_reaches_is_named_where_the_others_are_summed_up():
+    shorter = [run for run in backbone() if run.pos != "rope" or run.tokens <= 8 * UNIT]
+    said = [
+        text for text in write_up(shorter, advantage(shorter, "rope", "sinusoidal"), {}, UNIT) if "left out" in text
+    ]
+    assert len(said) == 1
+    assert said[0].startswith("With 19,660,800 tokens RoPE's largest budget does not reach")
+    assert not any(
+        "left out" in text for text in write_up(backbone(), advantage(backbone(), "rope", "sinusoidal"), {}, UNIT)
+    )
 
 
 def test_the_loss_of_rope_is_that_of_its_own_runs():
