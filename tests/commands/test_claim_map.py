@@ -77,17 +77,17 @@ def test_n_gram_models_are_measured_on_the_validation_windows_of_the_runs(folder
     assert losses[2] == pytest.approx(bigram, abs=1e-5)
 
 
-def test_the_loss_on_text_that_is_read_twice_is_added_once_for_each_run(folder, tmp_path):
+def test_what_a_run_copies_is_added_once(folder, tmp_path):
     kept = shutil.copytree(folder / "kept", tmp_path / "kept")
     for _ in range(2):
         command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", kept, "--copying")
     rows = read_csv(kept / "copying.csv")
     assert sorted(row["pos"] for row in rows) == ["rope", "sinusoidal"]
     page = (kept / "README.md").read_text()
-    assert page.count("### Text that is read twice") == 1
+    assert page.count("### Copying from the context") == 1
     for row in rows:
-        gain = float(row["second"]) - float(row["first"])
-        assert f"| {row['pos']} | 0.003 | 40,960 | 0 | {float(row['first']):.3f} | {gain:+.2f} |" in page
+        gain, new, seen = float(row["second"]) - float(row["first"]), float(row["new"]), float(row["seen"])
+        assert f"| {row['pos']} | 0.003 | 40,960 | 0 | {gain:+.2f} | {new:.3f} | {seen:.3f} |" in page
 
 
 @pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])

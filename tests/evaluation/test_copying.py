@@ -8,9 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
-from posenc.evaluation.copying import losses_on_repeats
+from posenc.evaluation.copying import copying, repeated
+from posenc.evaluation.longer_windows import own_validation_loss
 from posenc.objectives.objective import Masked
 from posenc.positions import PositionScheme, Rotary
 from tests.evaluation.random_model import CONTEXT, trained
@@ -31,18 +33,36 @@ class Copier(torch.nn.Linear):
 
 @pytest.mark.parametrize("scheme", [PositionScheme, lambda: Rotary(8)])
 def test_a_model_of_random_weights_gains_nothing_from_a_second_reading(scheme):
-    first, second = losses_on_repeats(trained(scheme()), TOKENS)
-    assert first > 5
-    assert second == pytest.approx(first, rel=0.2)
+    found = copying(trained(scheme()), TOKENS)
+    assert found.first > 5
+    assert found.second == pytest.approx(found.first, rel=0.2)
 
 
 def test_a_model_that_copies_has_a_lower_loss_at_the_second_reading():
     copier: Any = Copier(1, 1)
-    first, second = losses_on_repeats(replace(trained(PositionScheme()), model=copier), TOKENS)
-    assert first == pytest.approx(np.log(256))
-    assert second == pytest.approx(-np.log(0.5 + 0.5 / 256))
+    found = copying(replace(trained(PositionScheme()), model=copier), TOKENS)
+    assert found.first == pytest.approx(np.log(256))
+    assert found.second == pytest.approx(-np.log(0.5 + 0.5 / 256))
 
 
 def test_a_masked_model_is_refused():
     with pytest.raises(UserError, match="only causal models"):
-        losses_on_repeats(replace(trained(PositionScheme()), objective=Masked(256)), TOKENS)
+        copying(replace(trained(PositionScheme()), objective=Masked(256)), TOKENS)
+
+
+def test_a_context_is_repeated_where_its_tokens_have_occurred_before():
+    window = torch.tensor([[1, 2, 3, 1, 2, 3, 1], [5, 5, 5, 5, 4, 4, 4]])
+    assert repeated(window, 2).tolist() == [
+        [False, False, False, False, True, True, True],
+        [False, False, True, True, False, False, True],
+    ]
+    assert repeated(window, 3)[0].tolist() == [False] * 5 + [True] * 2
+
+
+def test_the_losses_on_new_and_repeated_contexts_make_up_the_validation_loss():
+    few = Tokens(TOKENS.ids[:3000] % 4, "few letters")
+    one = trained(Rotary(8))
+    found = copying(one, few)
+    assert found.share == repeated(validation_windows(few, 10, CONTEXT + 1)[:, :-1], 3).double().mean() > 0
+    whole = found.share * found.seen + (1 - found.share) * found.new
+    assert whole == pytest.approx(own_validation_loss(one, few), rel=1e-6)

@@ -108,10 +108,13 @@ class HeadRow(RunRow):
 
 @dataclass(frozen=True)
 class CopyingRow(RunRow):
-    """A row of copying.csv: a run's loss on text that is read for the first and for the second time in a window."""
+    """A row of copying.csv, as `posenc.evaluation.copying.Copying`."""
 
     first: FiniteFloat
     second: FiniteFloat
+    new: FiniteFloat
+    seen: FiniteFloat
+    share: Annotated[FiniteFloat, Ge(0), Le(1)]
 
 
 class NGramRow(TypedDict):

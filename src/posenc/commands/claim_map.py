@@ -1,6 +1,7 @@
 """Update and plot the claim map: `python -m posenc.claim_map runs/claim_map`."""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="measure n-gram models of the text given by these overrides",
     )
     parser.add_argument(
-        "--copying", action="store_true", help="also evaluate the finished models on text that they read twice"
+        "--copying",
+        action="store_true",
+        help="also measure what finished models gain where a window repeats itself",
     )
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study):
         if given.ngrams is not None:
@@ -60,14 +63,14 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
 
 
 def measure_copying(study: "Study", folders: Sequence[Path], cache: Path) -> None:
-    """Add the losses of each finished run on text that it reads twice to copying.csv."""
+    """Add what each finished run gains where its window repeats itself to copying.csv."""
     from posenc.analysis.results import CopyingRow
-    from posenc.evaluation.copying import losses_on_repeats
+    from posenc.evaluation.copying import copying
 
-    def losses(trained: "Trained", tokens: "Tokens") -> list[tuple[float, ...]]:
-        return [tuple(round(loss, 5) for loss in losses_on_repeats(trained, tokens))]
+    def measured(trained: "Trained", tokens: "Tokens") -> list[tuple[float, ...]]:
+        return [tuple(round(value, 5) for value in astuple(copying(trained, tokens)))]
 
-    add_evaluations(study, folders, cache, "copying.csv", CopyingRow, losses)
+    add_evaluations(study, folders, cache, "copying.csv", CopyingRow, measured)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,77 @@
-"""Copying from the context: the loss of a trained model on text that it has read before in the same window.
+"""Copying from the context: what a trained model gains where its window repeats itself.
 
-A model with induction heads (Olsson et al. 2022) predicts a text better when it reads it again.
+A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have occurred before.
 """
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
+from torch import Tensor
 
 from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.load import Trained
-from posenc.evaluation.longer_windows import losses_by_position
+from posenc.evaluation.longer_windows import token_losses
+
+ORDER = 3
+"""The number of preceding tokens that must have occurred before: in bytes, seldom by chance in one window."""
 
 
-def losses_on_repeats(trained: Trained, tokens: Tokens) -> tuple[float, float]:
-    """Nats per token on the same text, read for the first and for the second time in a window of the training length.
+@dataclass(frozen=True)
+class Copying:
+    """Losses in nats per token, on the validation windows.
 
-    The windows are the first halves of the run's validation windows, each twice. Only the second half of either reading
-    counts, so that both have some context.
+    Attributes:
+        first, second: on the same text, read for the first and for the second time in a window. The windows are the
+            first halves of the validation windows, each twice; the second half of either reading counts, so that both
+            have some context.
+        new, seen: on the validation windows themselves, for targets whose ORDER preceding tokens have not occurred
+            before in the window, and for those whose have.
+        share: of the latter among all targets.
+    """
+
+    first: float
+    second: float
+    new: float
+    seen: float
+    share: float
+
+
+def copying(trained: Trained, tokens: Tokens) -> Copying:
+    """What a model gains where its window repeats itself.
 
     Raises:
         UserError: if the model is not causal.
     """
     if not trained.objective.likelihood:
         raise UserError("only causal models can be evaluated on repeated text")
-    half = trained.config["context"] // 2
-    text = validation_windows(tokens, trained.config["eval_windows"], half)
-    losses, _ = losses_by_position(trained, torch.cat([text, text, text[:, :1]], dim=1))
-    first, second = losses[:half], losses[half:]
-    return float(first[half // 2 : -1].mean()), float(second[half // 2 : -1].mean())
+    context, number = trained.config["context"], trained.config["eval_windows"]
+    half = context // 2
+    text = validation_windows(tokens, number, half)
+    read = _losses(trained, torch.cat([text, text, text[:, :1]], dim=1)).mean(0)
+    windows = validation_windows(tokens, number, context + 1)
+    losses, repeats = _losses(trained, windows), repeated(windows[:, :-1], ORDER)
+    return Copying(
+        first=float(read[half // 2 : half - 1].mean()),
+        second=float(read[half + half // 2 : -1].mean()),
+        new=float(losses[~repeats].mean()),
+        seen=float(losses[repeats].mean()),
+        share=float(repeats.double().mean()),
+    )
+
+
+def _losses(trained: Trained, windows: Tensor) -> Tensor:
+    """windows (N, T + 1) -> nats (N, T)."""
+    return torch.cat([losses for losses, _ in token_losses(trained, windows)])
+
+
+def repeated(windows: Tensor, order: int) -> Tensor:
+    """windows (N, T) -> whether the `order` tokens that end at each position have occurred before, (N, T)."""
+    found = torch.zeros(windows.shape, dtype=torch.bool)
+    for row, window in zip(found, windows.numpy(), strict=True):
+        _, first = np.unique(np.lib.stride_tricks.sliding_window_view(window, order), axis=0, return_index=True)
+        row[order - 1 :] = True
+        row[first + order - 1] = False
+    return found

@@ -1,6 +1,7 @@
 """The loss of a trained model in windows of several lengths, overall and by position."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -45,12 +46,12 @@ def own_validation_loss(trained: Trained, tokens: Tokens) -> float:
     """The loss on the run's own validation windows, in nats per token."""
     ahead = trained.objective.lookahead
     windows = validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + ahead)
-    return float(losses_by_position(trained, windows)[0].mean())
+    return float(_by_position(trained, windows)[0].mean())
 
 
 def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> LengthResult:
     """windows (N, length + lookahead)."""
-    losses, byte_count = losses_by_position(trained, windows)
+    losses, byte_count = _by_position(trained, windows)
     if not (losses < LARGEST / 2).all():  # NaN compares false; a nat is less than two bits
         return LengthResult(times, length, no_entry="its loss is NaN, infinite or very large")
     nats = float(losses.mean())
@@ -61,17 +62,23 @@ def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, cont
     return LengthResult(times, length, len(windows), nats, bits, edges, rounded)
 
 
-@torch.no_grad()
-def losses_by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
+def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
     """windows (N, T + lookahead) -> mean nats at each position (T,), and the total number of predicted bytes."""
-    trained.model.eval()
-    device = next(trained.model.parameters()).device
     lengths = torch.from_numpy(trained.tokenizer.byte_lengths())
     total, byte_count = torch.zeros(()), 0
+    for losses, targets in token_losses(trained, windows):
+        total = total + losses.sum(0)
+        byte_count += int(lengths[targets].sum())
+    return (total / len(windows)).numpy(), byte_count
+
+
+@torch.no_grad()
+def token_losses(trained: Trained, windows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """windows (N, T + lookahead) -> nats (B, T), float64, and targets (B, T) of each batch, on the CPU."""
+    trained.model.eval()
+    device = next(trained.model.parameters()).device
     for batch in windows.split(max(1, TOKENS_PER_BATCH // windows.shape[1])):
         inputs, targets = trained.objective.inputs_and_targets(batch.to(device), batch.new_empty(*batch.shape, 0))
         # Logits have no name, which would keep those of one batch in memory during the next.
         losses = F.cross_entropy(trained.model(inputs).float().flatten(0, 1), targets.flatten(), reduction="none")
-        total = total + losses.view_as(targets).cpu().double().sum(0)
-        byte_count += int(lengths[targets.cpu()].sum())
-    return (total / len(windows)).numpy(), byte_count
+        yield losses.view_as(targets).cpu().double(), targets.cpu()
