@@ -77,17 +77,17 @@ def add_evaluations(
     kind: "type[RunRow]",
     evaluate: "Callable[[Trained, Tokens], Iterable[tuple[Any, ...]]]",
 ) -> None:
-    """Add what is measured on the model of each finished run of the backbone to a table of the study.
+    """Add what is measured on the model of each finished run, if it is a trial or of the backbone, to a table.
 
     Args:
         evaluate: from a model and its validation text to rows, without the columns that identify the run.
     """
-    from posenc.analysis.results import BACKBONE
+    from posenc.analysis.results import BACKBONE, SEARCH
     from posenc.evaluation.load import load
     from posenc.storage.resource_errors import resource_errors
 
     def evaluated(run: "Run", result: "Result") -> "list[RunRow]":
-        if result.setting != BACKBONE:
+        if result.setting not in (BACKBONE, SEARCH):
             return []
         try:
             with resource_errors():
