@@ -46,7 +46,6 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
             for group in ("pos", "data"):
                 check_plain(group, choices[group])
             corpus, hardware = build(config, "data"), build(config, "trainer")
-        _check_rows(settings, config["model"])
         _check_apart(settings.runs, config["data"].get("path") or "")
         curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
         directory = RunDirectory.of(
@@ -95,6 +94,7 @@ def _train(
     with gc_paused():
         from posenc.training.experiment import Experiment
     experiment = Experiment.of(config)
+    _check_rows(settings, config["model"])
     # Before importing Lightning, which takes seconds, so that errors in the text are reported immediately.
     with rank_zero_first():
         prepared = experiment.prepare(corpus, config["choices"]["data"])
