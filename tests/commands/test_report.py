@@ -107,6 +107,15 @@ def test_a_sweep_goes_on_after_a_failed_job_and_names_it_at_the_end(train, tmp_p
     assert len(list((tmp_path / "runs" / "smoke").glob("*/*/summary.json"))) == 4
 
 
+def test_a_sweep_goes_on_after_a_job_whose_values_cannot_be_combined(train, tmp_path):
+    """The configuration itself refuses them, before there is a run."""
+    swept = train(*SWEEP[:-2], "pos=rope", "seed=0", "model.heads=3,4")
+    assert swept.returncode == 1
+    assert swept.stderr.count("model.width=32 must be a multiple of model.heads=3") == 2
+    assert "Traceback" not in swept.stderr
+    assert len(list((tmp_path / "runs" / "smoke").glob("*/*/summary.json"))) == 1
+
+
 def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
     result = train(*SWEEP[:-2], "pos=rope", "seed=0,1")
     assert (result.returncode, result.stderr) == (0, "")

@@ -16,8 +16,9 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.command_line import broken_pipe, one_sentence_errors
+from posenc.config.command_line import broken_pipe, explain, one_sentence_errors
 from posenc.config.overrides import parsed, values_of
 from posenc.config.secrets import presentable
 from posenc.distributed import first_to_report
@@ -43,14 +44,16 @@ def failures_recorded(cfg: DictConfig) -> Iterator[None]:
     except BrokenPipeError:
         raise broken_pipe() from None  # the next job could not print either
     except Exception as error:
-        hydra = HydraConfig.get()
-        expected = isinstance(error, UserError | RunError)
-        sentence = str(error) if expected else f"{type(error).__name__}: {error}"
+        hydra, run = HydraConfig.get(), None
+        expected = isinstance(error, UserError | RunError | OmegaConfBaseException)
+        sentence = explain(error, (), None) if expected else f"{type(error).__name__}: {error}"
         if not expected:
             traceback.print_exc()
         if not first_to_report(sentence, FAILED):
             return  # another rank has recorded it
-        record_failure(hydra.job.override_dirname, sentence, find_run(cfg))
+        with suppress(OmegaConfBaseException):  # an invalid configuration has no run
+            run = find_run(cfg)
+        record_failure(hydra.job.override_dirname, sentence, run)
 
 
 def record_failure(job: str, error: str, run: Path | None = None) -> None:
