@@ -86,8 +86,9 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
     page = (kept / "README.md").read_text()
     assert page.count("### Copying from the context") == 1
     for row in rows:
-        gain, new, seen = float(row["second"]) - float(row["first"]), float(row["new"]), float(row["seen"])
-        assert f"| {row['pos']} | 0.003 | 40,960 | 0 | {gain:+.2f} | {new:.3f} | {seen:.3f} |" in page
+        gain = float(row["second"]) - float(row["first"])
+        losses = " | ".join(f"{float(row[column]):.3f}" for column in ("new", "seen", "own", "foreign"))
+        assert f"| {row['pos']} | 0.003 | 40,960 | 0 | {gain:+.2f} | {losses} |" in page
 
 
 @pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])

@@ -45,6 +45,18 @@ def test_a_model_that_copies_has_a_lower_loss_at_the_second_reading():
     assert found.second == pytest.approx(-np.log(0.5 + 0.5 / 256))
 
 
+def test_other_text_far_back_raises_the_loss_of_a_model_that_copies_and_of_no_bigram_model():
+    patterns = np.random.default_rng(0).integers(0, 256, (10, CONTEXT // 2)).astype(np.uint8)
+    periodic = Tokens(np.tile(patterns, 3)[:, : CONTEXT + 1].reshape(-1), "each window repeats its own pattern")
+    copier: Any = Copier(1, 1)
+    found = copying(replace(trained(PositionScheme()), model=copier), periodic)
+    assert found.own == pytest.approx(-np.log(0.5 + 0.5 / 256))
+    assert found.foreign > found.own + 3
+    bigram: Any = torch.nn.Embedding(256, 256)
+    found = copying(replace(trained(PositionScheme()), model=bigram), periodic)
+    assert found.own == found.foreign
+
+
 def test_a_masked_model_is_refused():
     with pytest.raises(UserError, match="only causal models"):
         copying(replace(trained(PositionScheme()), objective=Masked(256)), TOKENS)

@@ -115,6 +115,8 @@ class CopyingRow(RunRow):
     new: FiniteFloat
     seen: FiniteFloat
     share: Annotated[FiniteFloat, Ge(0), Le(1)]
+    own: FiniteFloat
+    foreign: FiniteFloat
 
 
 class NGramRow(TypedDict):

@@ -30,6 +30,8 @@ class Copying:
         new, seen: on the validation windows themselves, for targets whose ORDER preceding tokens have not occurred
             before in the window, and for those whose have.
         share: of the latter among all targets.
+        own, foreign: on the targets in the last quarter of the validation windows, as they are, and with all but the
+            last eighth of a window before that quarter replaced by the text of a window half of the split away.
     """
 
     first: float
@@ -37,6 +39,8 @@ class Copying:
     new: float
     seen: float
     share: float
+    own: float
+    foreign: float
 
 
 def copying(trained: Trained, tokens: Tokens) -> Copying:
@@ -53,12 +57,17 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     read = _losses(trained, torch.cat([text, text, text[:, :1]], dim=1)).mean(0)
     windows = validation_windows(tokens, number, context + 1)
     losses, repeats = _losses(trained, windows), repeated(windows[:, :-1], ORDER)
+    last = context - context // 4
+    cut = last - context // 8
+    foreign = torch.cat([windows.roll(len(windows) // 2, dims=0)[:, :cut], windows[:, cut:]], dim=1)
     return Copying(
         first=float(read[half // 2 : half - 1].mean()),
         second=float(read[half + half // 2 : -1].mean()),
         new=float(losses[~repeats].mean()),
         seen=float(losses[repeats].mean()),
         share=float(repeats.double().mean()),
+        own=float(losses[:, last:].mean()),
+        foreign=float(_losses(trained, foreign)[:, last:].mean()),
     )
 
 
