@@ -2,8 +2,9 @@
 
 Each part is a few commands in processes of their own, killed at a time limit. Its result is written at once to
 DIR/gpu.json, and to DIR/gpu.md for a reader. If a part trains runs whose curves matter, DIR/PART.tar.gz has all of
-their files but the checkpoints: five files at most. A part that is done for the same source, chip and torch is skipped,
-and so is a finished run whose curve is kept, whatever its source; such a run that was killed resumes.
+their files but the checkpoints: five files at most. A part that is done for the same source, text, chip and torch is
+skipped; one that failed is repeated after all others. A finished run whose curve is kept is not trained again, whatever
+its source, which the page names; such a run that was killed resumes.
 
 Beyond PyTorch, lightning, numpy, scipy, tokenizers, filelock, tqdm and pytest this needs hydra-core (with omegaconf and
 antlr4-python3-runtime 4.9.3, of which there is no wheel: build one), pydantic (with pydantic-core, annotated-types and
@@ -18,6 +19,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -44,11 +46,29 @@ TAIL = 12_000
 UNMEASURED = ("gpu.py", "gpu_parts.py")
 """Files that only start what is measured: another time limit does not outdate a result."""
 
+TESTED = ("tests/conftest.py", "tests/training/test_gpu.py")
+"""Files outside of the source that a part runs."""
+
 START_UP = 120
 """Seconds in which a part that resumes may not have trained anything yet: it is not started in less."""
 
+SAVING = 20
+"""Seconds between SIGTERM, at which train.py saves its run, and SIGKILL; at most a quarter of the time limit."""
+
+SOURCE = "source.txt"
+"""File in a run directory: the source of the call in which the run was finished."""
+
+DEVICE = """
+import torch
+from posenc.training.accelerator import best_device
+from posenc.training.environment import hardware
+print(torch.__version__, hardware(best_device()), sep="\\n")
+"""
+"""Run in a process of its own: a CUDA context would occupy the GPU's memory for as long as this script runs."""
+
 Result = dict[str, Any]
-"""Of a part: provenance, aim, commands, status, seconds (of all calls if it resumed), output."""
+"""Of a part: provenance, aim, commands, status, seconds (of all calls if it resumed), output, and which source its runs
+were finished by."""
 
 
 class Session:
@@ -63,6 +83,7 @@ class Session:
         self.provenance = provenance()
         self.deadline = START + given.budget
         self.out.mkdir(parents=True, exist_ok=True)
+        self.text = hashlib.sha256(given.data.read_bytes()).hexdigest()[:16] if given.data else None
         self.results = read_results(given.out)
         if given.old:
             self.results = read_results(given.old) | self.results
@@ -71,35 +92,48 @@ class Session:
                 if not (given.out / file.name).exists():
                     shutil.copy(file, given.out)
 
+    def commands(self, part: Part, runs: str, data: str) -> list[str]:
+        """A part's commands with these paths."""
+        return [line.format(runs=runs, data=data) for line in (part.quick if self.quick else part.commands)]
+
+    def wanted(self, part: Part) -> Result:
+        """What a result of the part must have been measured with to be valid."""
+        commands = self.commands(part, "runs", self.data.name if self.data else "")
+        text = {"text": self.text} if part.reads_text and not self.quick else {}
+        return {"commands": commands, **text, **self.provenance}
+
+    def earlier(self, part: Part) -> Result:
+        """The valid result of an earlier call; empty if there is none."""
+        result = self.results.get(part.name, {})
+        return result if self.wanted(part).items() <= result.items() else {}
+
+    def failed(self, part: Part) -> bool:
+        """Whether the part has failed before, or was killed and cannot resume."""
+        status = self.earlier(part).get("status", "")
+        return status.startswith("exit code") or (status.startswith("timed out") and not part.curves)
+
     def run(self, part: Part) -> str:
         """Run a part unless it is done; returns its status."""
-        commands = part.quick if self.quick else part.commands
-        if self.data is None and any("{data}" in line for line in commands):
+        if self.data is None and part.reads_text and not self.quick:
             return "needs --data, a text file"
-        shown = [line.format(runs="runs", data=self.data and self.data.name) for line in commands]
-        wanted = {"commands": shown, **self.provenance}
-        earlier = self.results.get(part.name, {})
-        if not wanted.items() <= earlier.items():
-            earlier = {}
+        earlier = self.earlier(part)
         if earlier.get("status") == "done":
             return "already done"
         left = self.deadline - time.perf_counter()
         time_limit = left if self.quick else part.time_limit  # that of a GPU
-        if not self.quick and left < (START_UP if part.curves else time_limit):
+        if not self.quick and left < (START_UP if part.curves else time_limit / 2):
             return "does not fit in the time left; the same command runs it"
         with tempfile.TemporaryDirectory() as temporary:
             runs = self.runs / part.name if part.curves else Path(temporary)
-            lines = [line.format(runs=runs, data=self.data) for line in commands]
             try:
-                result = run_commands(lines, min(time_limit, left))
+                result = run_commands(self.commands(part, quoted(runs), quoted(self.data)), min(time_limit, left))
             finally:
-                if part.curves:
-                    pack(runs, self.out / f"{part.name}.tar.gz")
-            if part.curves:
-                result["seconds"] += earlier.get("seconds", 0)
+                sources = pack(runs, self.out / f"{part.name}.tar.gz", self.provenance["source"]) if part.curves else []
+        if part.curves:
+            result |= {"seconds": result["seconds"] + earlier.get("seconds", 0), "runs": sources}
         if result["status"] == "timed out":
             result["status"] += "; the same command " + ("resumes it" if part.curves else "starts it again")
-        self.results[part.name] = {"aim": part.aim, **wanted, **result}
+        self.results[part.name] = {"aim": part.aim, **self.wanted(part), **result}
         return result["status"]
 
     def write(self) -> None:
@@ -108,18 +142,20 @@ class Session:
         atomic_write(self.out / "gpu.md", "\n".join(page(self.results)))
 
 
+def quoted(path: Path | None) -> str:
+    """A path as a value of Hydra's in a command line."""
+    return shlex.quote(f'"{path}"')
+
+
 def provenance() -> Result:
-    """What a result is valid for, in addition to its commands."""
-    import torch
-
-    from posenc.training.accelerator import best_device
-    from posenc.training.environment import hardware
-
+    """What a result is valid for, in addition to its commands and text."""
+    printed = subprocess.check_output([sys.executable, "-c", DEVICE], cwd=ROOT, text=True)
+    version, chip = printed.splitlines()
     folders = [folder.rglob("*.*") for folder in (ROOT / "src", ROOT / "conf", ROOT / "benchmarks")]
-    files = sorted(file for found in (ROOT.glob("*.py"), *folders) for file in found)
+    files = sorted(file for found in (ROOT.glob("*.py"), map(ROOT.joinpath, TESTED), *folders) for file in found)
     sources = [file.read_bytes() for file in files if file.suffix in (".py", ".yaml") and file.name not in UNMEASURED]
     source = hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
-    return {"source": source, "chip": hardware(best_device()), "torch": torch.__version__}
+    return {"source": source, "chip": chip, "torch": version}
 
 
 def read_results(folder: Path) -> dict[str, Result]:
@@ -143,7 +179,7 @@ def run_commands(lines: list[str], time_limit: float) -> Result:
 
 
 def run_command(command: list[str], output: Any, time_limit: float) -> str:
-    """Run a command; it is killed with all of its processes at the time limit. Returns its status."""
+    """Run a command; it is terminated, then killed with all of its processes at the time limit. Returns its status."""
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -152,13 +188,18 @@ def run_command(command: list[str], output: Any, time_limit: float) -> str:
         stderr=subprocess.STDOUT,
         process_group=0,
     )
+    saving = min(SAVING, max(0, time_limit) / 4)
     try:
-        return "done" if process.wait(max(0, time_limit)) == 0 else f"exit code {process.returncode}"
+        return "done" if process.wait(max(0, time_limit - saving)) == 0 else f"exit code {process.returncode}"
     except subprocess.TimeoutExpired:
         return "timed out"
     finally:
         if process.poll() is None:
-            for one in [*descendants(process.pid), process.pid]:
+            started = [*descendants(process.pid), process.pid]
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(saving)
+            for one in {*started, *descendants(process.pid)}:
                 with suppress(ProcessLookupError):
                     os.kill(one, signal.SIGKILL)
             process.wait()
@@ -173,9 +214,18 @@ def descendants(process: int) -> Iterator[int]:
                 yield child
 
 
-def pack(runs: Path, file: Path) -> None:
-    """Archive the finished runs, and the choices of a search, which a comparison needs; deletes their checkpoints."""
+def pack(runs: Path, file: Path, source: str) -> list[str]:
+    """Archive the finished runs, and the choices of a search, which a comparison needs; deletes their checkpoints.
+
+    Args:
+        source: of this call, which has finished the runs that have none yet.
+
+    Returns: the sources that the runs were finished by.
+    """
     finished = [summary.parent for summary in runs.rglob("summary.json")]
+    for run in finished:
+        if not (run / SOURCE).exists():
+            atomic_write(run / SOURCE, source)
     files = [kept for run in finished for kept in run.iterdir() if kept.is_file()]
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -184,6 +234,7 @@ def pack(runs: Path, file: Path) -> None:
     atomic_write(file, packed.getvalue())
     for run in finished:
         shutil.rmtree(run / "checkpoints", ignore_errors=True)  # 1.5 GB each at 124M parameters
+    return sorted({(run / SOURCE).read_text() for run in finished})
 
 
 def unpack(file: Path, runs: Path) -> None:
@@ -193,15 +244,30 @@ def unpack(file: Path, runs: Path) -> None:
 
 
 def page(results: dict[str, Result]) -> Iterator[str]:
-    """The parts with results, in order."""
+    """The parts with results, in order: a table of what came out, then each with its commands and output."""
+    parts = [part for part in PARTS if part.name in results]
     yield "# GPU results\n"
-    for name in (part.name for part in PARTS if part.name in results):
-        result = results[name]
-        yield f"## {name}: {result['status']}, {result['seconds']:.1f} s\n"
-        yield f"Aim: {result['aim']}. On {result['chip']}, torch {result['torch']}, source {result['source']}.\n"
+    yield "| part | status | seconds | aim | came out |\n|---|---|---|---|---|"
+    for part in parts:
+        result = results[part.name]
+        found = came_out(part, result["output"])
+        yield f"| {part.name} | {result['status']} | {result['seconds']:.1f} | {result['aim']} | {found} |"
+    for part in parts:
+        result = results[part.name]
+        yield f"\n## {part.name}\n"
+        yield f"On {result['chip']}, torch {result['torch']}, source {result['source']}."
+        if set(result.get("runs", [])) - {result["source"]}:
+            yield f"Its runs were finished by source {', '.join(result['runs'])}."
         yield "\n".join(
-            ["```", *(f"python {line}" for line in result["commands"]), "", result["output"].strip(), "```\n"]
+            ["\n```", *(f"python {line}" for line in result["commands"]), "", result["output"].strip(), "```"]
         )
+    yield ""
+
+
+def came_out(part: Part, output: str) -> str:
+    """The lines of a part's output that answer its aim, the cells of a table's row separated by commas."""
+    lines = [" ".join(found[0].split()).strip("| ") for found in re.finditer(part.came_out, output, re.MULTILINE)]
+    return "<br>".join(line.replace(" | ", ", ") for line in lines)
 
 
 def main() -> None:
@@ -210,15 +276,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="Wikipedia or another text of 100 MB, for parts that train on one")
     parser.add_argument("--runs", type=Path, default=Path("runs/gpu"), help="folder of the runs whose curves are kept")
     parser.add_argument("--budget", type=float, default=540, help="time limit of this call, in seconds")
-    parser.add_argument("--parts", help="some of them, comma-separated")
+    parser.add_argument("--parts", help="some of them, comma-separated, in this order")
     parser.add_argument("--from", dest="old", type=Path, help="reuse the results and runs of another --out folder")
     parser.add_argument("--quick", action="store_true", help="toy sizes on a CPU, to test the script")
     parser.add_argument("--list", action="store_true", help="list the parts and exit")
     given = parser.parse_args()
-    names = given.parts.split(",") if given.parts else [part.name for part in PARTS]
-    if unknown := set(names) - {part.name for part in PARTS}:
+    known = {part.name: part for part in PARTS}
+    names = given.parts.split(",") if given.parts else list(known)
+    if unknown := set(names) - set(known):
         parser.error(f"--parts: there is no {', '.join(sorted(unknown))}")
-    parts = [part for part in PARTS if part.name in names]
+    if given.old and not given.old.is_dir():
+        parser.error(f"--from: there is no folder {given.old}")
+    if given.data and not given.data.is_file():
+        parser.error(f"--data: there is no file {given.data}")
+    parts = [known[name] for name in names]
     if given.list:
         print("\n".join(f"{part.name:16}{part.time_limit:5} s  {part.aim}" for part in parts))
         return
@@ -226,10 +297,12 @@ def main() -> None:
         setattr(given, path, getattr(given, path) and getattr(given, path).absolute())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was trained is packed
     session = Session(given)
-    for part in parts:
-        status = session.run(part)
+    statuses = []
+    for part in sorted(parts, key=session.failed):
+        statuses.append(session.run(part))
         session.write()
-        print(f"{part.name}: {status}", flush=True)
+        print(f"{part.name}: {statuses[-1]}", flush=True)
+    sys.exit(any(status.startswith("exit code") for status in statuses))
 
 
 if __name__ == "__main__":

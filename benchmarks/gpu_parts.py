@@ -9,8 +9,10 @@ class Part:
     """Commands that are run and reported together.
 
     Args:
-        time_limit: seconds after which it is killed; about twice what is expected on an H200 with cold caches.
+        time_limit: seconds after which it is killed; about twice what is expected on an H200 with cold caches, so half
+            of it must be left for the part to be started.
         aim: the result to reach.
+        came_out: regular expression of the lines in its output that answer the aim.
         commands: arguments of python; {runs} is the folder of its runs, {data} the file of --data.
         quick: the same at toy size, on a CPU.
         curves: whether the files of its runs are kept, so that it resumes where it was killed.
@@ -19,10 +21,22 @@ class Part:
     name: str
     time_limit: int
     aim: str
+    came_out: str
     commands: tuple[str, ...]
     quick: tuple[str, ...]
     curves: bool = False
 
+    @property
+    def reads_text(self) -> bool:
+        return any("{data}" in line for line in self.commands)
+
+
+DURATION = r"(?!)"
+"""Of a part whose duration answers the aim: matches nothing."""
+
+FINAL_LOSSES = r"^\w+, seed \d+: .* steps|validation loss +\S+ nats per token"
+ROWS = r"^\| (?!implementation|copy|float64|-)[\w ].*"
+"""Rows of a table without its head, and without the rows that are no implementation."""
 
 TRAIN = "train.py runs={runs} logger=csv"
 BASE = "model=base trainer.compile=true batch_size=32 context=1024 tokenizer=bpe tokenizer.vocab_size=50257"
@@ -36,50 +50,56 @@ TOY = "experiment=smoke trainer=cpu"
 SWEPT = "pos=none,learned,sinusoidal,rope seed=0,1,2"
 ARMS, BUDGETS = ("pos=rope", "pos=sinusoidal pos.scale=0.1"), (760, 1520, 3040)
 PARTS = (
-    Part("probe", 60, "the chip's peak rates and its attention kernels",
+    Part("probe", 60, "the chip's peak rates and its attention kernels", r"^.* TFLOP/s in bf16.*|^attention, .*",
          ("benchmarks/chips.py",), ("benchmarks/chips.py --size 64",)),
-    Part("precision", 150, "bf16 on this device agrees with fp32 on the CPU",
+    Part("precision", 150, "bf16 on this device agrees with fp32 on the CPU", r"^All \d+ are .*|^Out of tolerance.*",
          ("benchmarks/precision.py",),
          ("benchmarks/precision.py --lengths 64 --only pos=t5 'attention=linear objective=masked'",)),
-    Part("test_gpu", 400, "all pass", (GPU_TESTS,), (f"{GPU_TESTS} --collect-only",)),
-    Part("train", 240, ">= 580k tokens/s and >= 50 % of the peak",
+    Part("test_gpu", 400, "all pass", r"^.*(?:passed|failed|collected).*$",
+         (GPU_TESTS,), (f"{GPU_TESTS} --collect-only",)),
+    Part("train", 240, ">= 580k tokens/s and >= 50 % of the peak", r"speed .*",
          (f"{TRAIN} {BASE} data=text data.path={{data}} steps=100",), (f"{TRAIN} {TOY}",)),
-    Part("schemes", 240, "RoPE <= 1.01x the sinusoid; 50,257 tokens <= 1.01x 50,304",
+    Part("schemes", 240, "RoPE <= 1.01x the sinusoid; 50,257 tokens <= 1.01x 50,304", r"^\| rope.*",
          (f"benchmarks/schemes.py {BASE} --rounds 10 --schemes 'sinusoidal,rope,rope tokenizer.vocab_size=50304'",),
          (f"benchmarks/schemes.py {TOY} --rounds 3 --steps 1 --schemes 'sinusoidal,rope pos.layout=interleaved'",)),
-    Part("peers_litgpt", 330, "1.2x litgpt; memory <= 0.7x that of its whole logits",
+    Part("peers_litgpt", 330, "1.2x litgpt; memory <= 0.7x that of its whole logits", ROWS,
          (f"{PEERS} litgpt 'posenc, whole'",),
          ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only litgpt",)),
-    Part("peers_others", 400, "1.2x each",
+    Part("peers_others", 400, "1.2x each", ROWS,
          (f"{PEERS} 'x-transformers, flash' 'Llama, SDPA' 'GPTNeoX, SDPA'",),
          ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only 'Llama, SDPA'",)),
-    Part("sweep", 240, "<= 2 min", (f"{TRAIN} -m {SWEPT}",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
-    Part("sweep_compiled", 400, "slower than uncompiled",
+    Part("sweep", 240, "<= 2 min", DURATION, (f"{TRAIN} -m {SWEPT}",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
+    Part("sweep_compiled", 400, "slower than uncompiled", DURATION,
          (f"{TRAIN} -m {SWEPT} trainer.compile=true",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
-    Part("loop", 240, "1.0x a bare loop",
+    Part("loop", 240, "1.0x a bare loop", r"^train.py takes.*",
          ("benchmarks/loop.py logger=csv", "benchmarks/loop.py logger=csv trainer.cuda_graphs=true"),
          (f"benchmarks/loop.py {TOY} logger=csv --steps 10 --rounds 2",)),
-    Part("start", 150, "first step within a few seconds", ("benchmarks/start.py --loggers csv --rounds 2",),
+    Part("start", 150, "first step within a few seconds", r"first step done.*",
+         ("benchmarks/start.py --loggers csv --rounds 2",),
          (f"benchmarks/start.py {TOY} --loggers csv --rounds 1",)),
     Part("comparison", 560, "RoPE, the sinusoid, learned and ALiBi at 25M, 26M bytes of text, each at its own best "
-         "learning rate of three; one seed, so no verdict",
+         "learning rate of three; one seed, so no verdict", FINAL_LOSSES,
          (f"{TRAIN} -m experiment=text_small_tuned data.path={{data}} trainer.compile=true",),
          (f"{TRAIN} {TOY} pos=sinusoidal pos.scale=0.1",), curves=True),
     Part("claim_map", 560, "RoPE and the sinusoid at 124M, 25M, 50M and 100M tokens, both at a learning rate of 0.0006",
+         FINAL_LOSSES,
          tuple(f"{TRAIN} {MAP} {arm} steps={steps}" for steps, arm in itertools.product(BUDGETS, ARMS)),
          (f"{TRAIN} {TOY} steps=10",), curves=True),
     Part("claim_map_rates", 560, "no other learning rate is better for either arm of claim_map, at 25M tokens",
+         FINAL_LOSSES,
          tuple(f"{TRAIN} {MAP} {arm} steps={BUDGETS[0]} optim.lr={lr}"
                for lr, arm in itertools.product((0.0003, 0.0012), ARMS)),
          (f"{TRAIN} {TOY} steps=10",), curves=True),
-    Part("roofline", 240, "half of the peak, with a breakdown", ("benchmarks/roofline.py --measure --chunk 4096",),
+    Part("roofline", 240, "half of the peak, with a breakdown", r"^Lower bound of a step.*",
+         ("benchmarks/roofline.py --measure --chunk 4096",),
          ("benchmarks/roofline.py --model tiny --measure --device cpu --context 8 --batch 2 --rounds 2 --eager",)),
-    Part("rotary", 240, "as fast as a copy",
+    Part("rotary", 240, "as fast as a copy", ROWS,
          ("benchmarks/rotary.py --device cuda --compile --precision bf16 --sizes 128x12x1024x64 8x32x4096x128",),
          ("benchmarks/rotary.py --device cpu --sizes 1x1x8x8 --rounds 1",)),
-    Part("scaling", 560, "linear attention overtakes softmax with length", ("benchmarks/scaling.py --axes length",),
+    Part("scaling", 400, "linear attention overtakes softmax with length", r"^\| +\d+ \|.*",
+         ("benchmarks/scaling.py --axes length",),
          ("benchmarks/scaling.py --device cpu --quick --axes batch --rounds 1",)),
-    Part("together", 400, "several runs in parallel: faster than sequential runs",
+    Part("together", 400, "several runs in parallel: faster than sequential runs", r"^\| \d.*",
          ("benchmarks/together.py pos=none,learned,sinusoidal,rope seed=0,1 --at-a-time 2,4,8",),
          ("benchmarks/together.py experiment=smoke pos=none,rope",)),
 )  # fmt: skip

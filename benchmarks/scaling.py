@@ -86,7 +86,7 @@ SETTINGS = {
     ),
     "cuda": Setting(
         layers=4, head_dim=64, tokens=32_768, length=1024, width=512,
-        lengths=(256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768), widths=(128, 256, 512, 1024, 2048),
+        lengths=(512, 2048, 8192, 32_768), widths=(128, 256, 512, 1024, 2048),
         batches=(1, 4, 16, 64, 128), section=0.4,
     ),
 }  # fmt: skip

@@ -21,22 +21,22 @@ PARTS = ["probe", "claim_map"]
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
     """A folder with results, the options that produced them, and what was printed."""
-    folder = tmp_path_factory.mktemp("gpu")
+    folder = tmp_path_factory.mktemp("a GPU")
     options = ("--quick", "--runs", folder / "runs", "--parts", ",".join(PARTS))
     process = script("gpu", *options, "--out", folder / "out")
     assert process.returncode == 0, process.stderr
     return folder, options, process.stdout
 
 
-def command(part):
+def command(part, runs="runs"):
     """The quick command of a part."""
     (line,) = next(one.quick for one in module("gpu_parts").PARTS if one.name == part)
-    return shlex.split(line)
+    return shlex.split(line.format(runs=runs))
 
 
-def quick(part):
+def quick(part, runs="runs"):
     """The output of a part's quick command, in a copy of a warm Python instead of a fresh one."""
-    process = python(*command(part))
+    process = python(*command(part, runs))
     assert process.returncode == 0, process.stderr
     return process.stdout
 
@@ -45,7 +45,10 @@ def test_every_part_is_run_once_and_is_on_the_page(session):
     folder, _, printed = session
     assert printed.splitlines() == [f"{part}: done" for part in PARTS]
     page = (folder / "out" / "gpu.md").read_text()
-    assert all(f"## {part}: done" in page for part in PARTS)
+    rows = cells(page)
+    assert [rows[part][0] for part in PARTS] == ["done", "done"]
+    assert "attention, causal: aten::" in rows["probe"][3]
+    assert re.search(r"rope, seed 0: .* 10 steps<br>validation loss \d\.\d+ nats", rows["claim_map"][3])
     assert "python train.py runs=runs logger=csv experiment=smoke" in page
     results = json.loads((folder / "out" / "gpu.json").read_text())
     assert "validation loss" in results["claim_map"]["output"]
@@ -60,6 +63,15 @@ def test_results_and_finished_runs_are_reused(session):
     assert not (summary.parent / "checkpoints").exists()
     assert (summary.parent / "metrics.csv").exists()
     assert (folder / "new" / "claim_map.tar.gz").exists()  # for the next one that reuses these
+    assert "there is no folder" in script("gpu", "--from", folder / "nowhere").stderr
+
+
+def test_a_part_that_fails_is_repeated_after_the_others_and_sets_the_exit_code(tmp_path):
+    (tmp_path / "file").write_text("no folder for runs")
+    options = ("--quick", "--out", tmp_path / "out", "--runs", tmp_path / "file", "--parts", "claim_map,probe")
+    first, second = (script("gpu", *options) for _ in range(2))
+    assert (first.returncode, first.stdout) == (1, "claim_map: exit code 2\nprobe: done\n")
+    assert (second.returncode, second.stdout) == (1, "probe: already done\nclaim_map: exit code 2\n")
 
 
 def test_a_part_that_resumes_is_killed_when_the_time_is_over_and_another_is_not_started(tmp_path):
@@ -86,12 +98,13 @@ def test_a_command_is_killed_with_its_processes_also_with_one_in_a_session_of_it
 
 
 def test_finished_runs_are_kept_without_checkpoints_and_with_what_a_search_chose(tmp_path):
-    kept = ["search.json", "rope/metrics.csv", "rope/summary.json"]
-    for name in (*kept, "rope/checkpoints/a.ckpt", "unfinished/metrics.csv"):
+    kept = ["search.json", "rope/metrics.csv", "rope/summary.json", "rope/source.txt"]
+    for name in (*kept[:3], "rope/checkpoints/a.ckpt", "unfinished/metrics.csv"):
         (tmp_path / "runs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "runs" / name).write_text("")
     gpu = module("gpu")
-    gpu.pack(tmp_path / "runs", tmp_path / "part.tar.gz")
+    assert gpu.pack(tmp_path / "runs", tmp_path / "part.tar.gz", "first") == ["first"]
+    assert gpu.pack(tmp_path / "runs", tmp_path / "part.tar.gz", "of a later call") == ["first"]
     gpu.unpack(tmp_path / "part.tar.gz", tmp_path / "new")
     assert {str(file.relative_to(tmp_path / "new")) for file in (tmp_path / "new").rglob("*.*")} == set(kept)
     assert not (tmp_path / "runs" / "rope" / "checkpoints").exists()
@@ -116,6 +129,13 @@ def test_the_parts_are_listed_and_an_unknown_one_is_refused():
         assert part.name in listed
         assert re.search(rf"\| (\w+, )?{part.name}\b", page), part.name
     assert "there is no nonsense" in script("gpu", "--parts", "nonsense").stderr
+
+
+@pytest.mark.parametrize("name", ["test_gpu", "train", "sweep", "comparison", "roofline", "rotary", "scaling"])
+def test_the_output_of_a_part_has_what_answers_its_aim(name, tmp_path):
+    (part,) = (one for one in module("gpu_parts").PARTS if one.name == name)
+    output = quick(name, tmp_path)
+    assert part.came_out == module("gpu_parts").DURATION or module("gpu").came_out(part, output)
 
 
 def test_every_scheme_is_compared_with_the_sinusoid():
