@@ -3,11 +3,14 @@
 Compares loss and gradients of every position scheme and family, causal and masked, at lengths where kernels differ:
 cuDNN's attention, the default on an H200, is known to return wrong results with few key heads on a B200
 (pytorch#193893), and NaN with a mask at lengths of 64 modulo 128 where all logits of a query are below -88 (#196678),
-which the logits of these models are not. Exits with 1 if a difference is larger than rounding explains.
+which the logits of these models are not. Cases that differ are compared again without cuDNN's attention. Exits with 1
+if a difference is larger than rounding explains.
+
+    python benchmarks/precision.py --compile     # what a compiled run computes: fewer cases, since each is a graph
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from options import Parser
@@ -18,10 +21,11 @@ from posenc.config.compose import composed
 from posenc.config.files import CONF, choices_in
 from posenc.errors import UserError, first_line
 from posenc.model import Transformer
-from posenc.objectives.objective import Objective, loss_of
+from posenc.objectives.objective import Objective
+from posenc.training.accelerator import Hardware
 from posenc.training.experiment import Experiment
 
-LENGTHS = "64,192,256,1024"
+LENGTHS, COMPILED_LENGTHS = "64,192,256,1024", "192,1024"
 SHAPE = ("model.layers=2", "model.width=128", "model.heads=2", "batch_size=2")
 
 WEIGHT_SCALE = 5
@@ -35,11 +39,17 @@ MIN_NORM = 0.01
 """Errors of gradients whose norm is below this share of the whole gradient's are relative to this share of it."""
 
 
+COMBINED = ("tokenizer=bpe tokenizer.vocab_size=8200", "pos=alibi model/family=palm", "pos=t5 model/family=palm")
+"""A loss in chunks, of a padded vocabulary; and a bias, frozen or trained, with few key heads."""
+
+COMPILED = ("pos=rope", "pos=alibi", "pos=t5", "pos=fox", "model/family=palm", "attention=linear", *COMBINED)
+
+
 def cases() -> Iterator[str]:
     """The overrides of each comparison."""
     groups = choices_in(CONF)
     choices = [f"{group}={name}" for group in ("pos", "model/family") for name in sorted(groups[group])]
-    yield "tokenizer=bpe tokenizer.vocab_size=8200"  # a loss in chunks, of a padded vocabulary
+    yield from COMBINED
     for choice in [*choices, "attention=linear"]:
         yield choice
         yield f"{choice} objective=masked"
@@ -70,43 +80,40 @@ def random_batch(objective: Objective, length: int) -> tuple[Tensor, Tensor]:
 
 
 def loss_and_gradients(
-    model: Transformer, batch: tuple[Tensor, Tensor], device: torch.device, bf16: bool
+    model: Transformer, batch: tuple[Tensor, Tensor], hardware: Hardware
 ) -> tuple[float, Mapping[str, Tensor]]:
     """The loss and the gradient of each weight, copied to the CPU."""
-    # Linear attention disables autocast: next to bf16 a GPU uses TF32 for it, as in a run.
-    torch.set_float32_matmul_precision("high" if bf16 else "highest")
+    device, bf16 = hardware.device, hardware.chosen_precision() == "bf16-mixed"
     model.to(device).zero_grad()
     with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        loss = loss_of(model, *(part.to(device) for part in batch))
+        loss = hardware.loss(model)(*(part.to(device) for part in batch))
     loss.backward()
     gradients = {name: weight.grad.cpu() for name, weight in model.named_parameters() if weight.grad is not None}
     return loss.item(), gradients
 
 
-def errors(model: Transformer, batch: tuple[Tensor, Tensor], device: torch.device) -> tuple[float, float]:
-    """Relative errors of bf16 on the device against fp32 on the CPU: of the loss, and the largest of a gradient."""
-    exact, expected = loss_and_gradients(model, batch, torch.device("cpu"), bf16=False)
-    rounded, found = loss_and_gradients(model, batch, device, bf16=True)
+EXACT = Hardware("cpu", "32-true", compile=False)
+
+
+def errors(model: Transformer, batch: tuple[Tensor, Tensor], hardware: Hardware) -> tuple[float, float]:
+    """Relative errors on the hardware against fp32 on the CPU: of the loss, and the largest of a gradient."""
+    exact, expected = loss_and_gradients(model, batch, EXACT)
+    rounded, found = loss_and_gradients(model, batch, hardware)
     least = MIN_NORM * torch.stack([gradient.norm() for gradient in expected.values()]).norm()
     off = [(found[name] - one).norm() / torch.maximum(one.norm(), least) for name, one in expected.items()]
     return abs(rounded - exact) / exact, torch.stack(off).max().item()
 
 
-def main() -> int:
-    parser = Parser(__doc__)
-    parser.add_device()
-    parser.add_argument("--lengths", default=LENGTHS)
-    parser.add_argument("--only", nargs="+", help="some cases, like 'pos=t5 objective=masked'; default: all")
-    given = parser.parse_args()
-    lengths = [int(length) for length in given.lengths.split(",")]
+def compare(cases: Iterable[str], lengths: Sequence[int], hardware: Hardware) -> tuple[list[list[str]], list[str]]:
+    """The errors of each case at each length, as rows of a table; and the cases out of tolerance."""
     rows, failed = [], []
-    for case in given.only or cases():
+    for case in cases:
         try:
             model, objective = build(case, max(lengths))
         except UserError:  # a scheme for causal models, with objective=masked
             continue
         try:
-            off = [errors(model, random_batch(objective, length), given.device) for length in lengths]
+            off = [errors(model, random_batch(objective, length), hardware) for length in lengths]
         except RuntimeError as error:  # a kernel that refuses a shape
             print(f"{case}: {first_line(error)}", flush=True)
             failed.append(case)
@@ -115,10 +122,35 @@ def main() -> int:
         print(*rows[-1], flush=True)
         if not all(loss <= LOSS and gradient <= GRADIENT for loss, gradient in off):  # true for NaN
             failed.append(case)
-    print(f"bf16 on {environment(given.device)}, against fp32 on the CPU. Relative errors of the loss")
-    print(f"(at most {LOSS:.0e}) and of the gradient of a weight (at most {GRADIENT}):\n")
+    return rows, failed
+
+
+def without_cudnn_attention() -> None:
+    """Leave attention to torch's other kernels, also in what is compiled from now on."""
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.compiler.config.force_disable_caches = True  # the compiler's cache does not depend on the choice of kernels
+
+
+def main() -> int:
+    parser = Parser(__doc__)
+    parser.add_device()
+    parser.add_argument("--compile", action="store_true", help="compile the model on the device")
+    parser.add_argument("--lengths", help=f"default: {LENGTHS}; {COMPILED_LENGTHS} with --compile")
+    parser.add_argument("--only", nargs="+", help="some cases, like 'pos=t5 objective=masked'; default: all")
+    given = parser.parse_args()
+    chosen, default_lengths = (COMPILED, COMPILED_LENGTHS) if given.compile else (cases(), LENGTHS)
+    lengths = [int(length) for length in (given.lengths or default_lengths).split(",")]
+    hardware = Hardware(given.device.type, "bf16-mixed", given.compile)
+    rows, failed = compare(given.only or chosen, lengths, hardware)
+    print(f"{'Compiled bf16' if given.compile else 'bf16'} on {environment(given.device)}, against fp32 on the CPU.")
+    print(f"Relative errors of the loss (at most {LOSS:.0e}) and of the gradient of a weight (at most {GRADIENT}):\n")
     print(table(["", *(f"{length} tokens" for length in lengths)], rows))
     print(f"\nOut of tolerance: {'; '.join(failed)}" if failed else f"\nAll {len(rows)} are within tolerance.")
+    if failed:
+        print("Again, without cuDNN's attention:")
+        without_cudnn_attention()
+        _, still = compare(failed, lengths, hardware)
+        print(f"Still out of tolerance: {'; '.join(still) or 'none, so the error is in cuDNN'}")
     return 1 if failed else 0
 
 

@@ -1,0 +1,29 @@
+"""The comparison of bf16 with fp32 notices an error of attention, and calls nothing else one."""
+
+import pytest
+import torch
+
+from posenc.model.attention import Softmax
+from posenc.model.linear_attention import Linear
+from posenc.training.accelerator import Hardware
+from tests.benchmarks.scripts import module
+
+ERRORS = {
+    "none": lambda attend, causal: attend(causal),
+    "zero": lambda attend, causal: attend(causal) * 0,
+    "not causal": lambda attend, causal: attend(not causal),
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(("op", "case"), [(Softmax, "pos=rope"), (Linear, "attention=linear")])
+def test_attention_that_is_wrong_in_bf16_is_out_of_tolerance(error, op, case, monkeypatch):
+    right = op.forward
+
+    def forward(self, q, k, v, context, causal):
+        chosen = error if torch.is_autocast_enabled("cpu") else "none"
+        return ERRORS[chosen](lambda causal: right(self, q, k, v, context, causal), causal)
+
+    monkeypatch.setattr(op, "forward", forward)
+    _, failed = module("precision").compare([case], [64], Hardware("cpu", "bf16-mixed", compile=False))
+    assert failed == [case] * (error != "none")
