@@ -91,23 +91,52 @@ def measured(device: "torch.device", copied: int, size: int | None = None) -> Ch
     )
 
 
+BATCH, HEADS, HEAD_DIM = 8, 8, 64
+"""Of the attention whose kernels are named."""
+
+
 def attention_kernels(device: "torch.device", length: int) -> dict[str, str]:
     """The slowest operation of attention's forward and backward in bf16, by the kind of attention."""
     import torch
-    from torch.nn.functional import scaled_dot_product_attention
+
+    from posenc.model.attention import mask_future
+
+    bias = mask_future(torch.randn(1, HEADS, length, length, device=device), causal=True)
+    trained = bias.clone().requires_grad_()
+    return {
+        "causal": slowest_operation(device, length),
+        "bidirectional": slowest_operation(device, length, causal=False),
+        "with a bias": slowest_operation(device, length, bias),
+        "with a trained bias": slowest_operation(device, length, trained),
+        "with few key heads": slowest_operation(device, length, key_heads=1),
+        "with few key heads and a bias": slowest_operation(device, length, bias, key_heads=1),
+    }
+
+
+def slowest_operation(
+    device: "torch.device", length: int, bias: "torch.Tensor | None" = None, key_heads: int = HEADS, causal: bool = True
+) -> str:
+    """Of one kind of the model's attention; a kernel depends on strides too, which are those of its projections."""
+    import torch
     from torch.profiler import profile
 
-    q = torch.randn(2, 8, length, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
-    mask = torch.zeros(1, 8, length, length, device=device, dtype=torch.bfloat16)
-    kinds = {"causal": {"is_causal": True}, "with a bias": {"attn_mask": mask}, "bidirectional": {}}
-    slowest = {}
-    for name, arguments in kinds.items():
-        scaled_dot_product_attention(q, q, q, **arguments).sum().backward()
-        with profile() as profiler:
-            scaled_dot_product_attention(q, q, q, **arguments).sum().backward()
-        time = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-        slowest[name] = max(profiler.key_averages(), key=lambda entry: getattr(entry, time)).key
-    return slowest
+    from posenc.model.attention import PositionContext, Softmax
+    from posenc.positions import PositionScheme
+
+    sizes = [heads * HEAD_DIM for heads in (HEADS, key_heads, key_heads)]
+    projected = torch.randn(BATCH, length, sum(sizes), device=device, dtype=torch.bfloat16, requires_grad=True)
+    gradient = torch.randn_like(projected[..., : sizes[0]])
+    context = PositionContext(PositionScheme(), torch.arange(length, device=device), bias)
+
+    def forward_and_backward() -> None:
+        parts = [part.unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for part in projected.split(sizes, -1)]
+        Softmax()(*parts, context, causal).transpose(1, 2).flatten(-2).backward(gradient)
+
+    forward_and_backward()  # loads the kernels
+    with profile() as profiler:
+        forward_and_backward()
+    time = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    return max(profiler.key_averages(), key=lambda entry: getattr(entry, time)).key
 
 
 def main() -> None:
