@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,6 +27,7 @@ CONF = Path(__file__).parents[2] / "conf"
 ROWS = 3
 
 torch.set_default_dtype(torch.float64)
+torch.compile = partial(torch.compile, backend="aot_eager")  # Inductor takes a minute, and has no part in communication
 
 
 def stop_after_rows(runs: Path, name: str) -> None:

@@ -76,6 +76,7 @@ def runs(tmp_path_factory) -> Path:
         job(runs, "ddp-2", *DDP),
         job(runs, "fsdp-2", *FSDP),
         job(runs, "masked-2", masked, *DDP),
+        job(runs, "ddp-compiled", *DDP, "trainer.compile=true"),
         job(runs, "ddp-to-one", *DDP, stopped=True),
         job(runs, "fsdp-to-one", *FSDP, stopped=True),
         job(runs, "ddp-to-fsdp", *DDP, stopped=True),
@@ -110,6 +111,7 @@ def curve(runs: Path, name: str) -> list[list[float]]:
 SAME = [
     ("one", "ddp-2"), ("one", "ddp-4"), ("one", "fsdp-2"), ("one", "fsdp-4"),
     ("masked", "masked-2"), ("masked", "masked-4"),
+    ("one", "ddp-compiled"),
     ("one", "ddp-to-one"), ("one", "fsdp-to-one"), ("one", "one-to-ddp"), ("one", "one-to-fsdp"),
     ("one", "ddp-to-fsdp"),
 ]  # fmt: skip
