@@ -35,6 +35,7 @@ DURATION = r"(?!)"
 """Of a part whose duration answers the aim: matches nothing."""
 
 FINAL_LOSSES = r"^\w+, seed \d+: .* steps|validation loss +\S+ nats per token"
+AGREEMENT = r"^All \d+ are .*|^(?:Out of|Still out of) tolerance.*"
 ROWS = r"^\| (?!implementation|copy|float64|-)[\w ].*"
 """Rows of a table without its head, and without the rows that are no implementation."""
 
@@ -43,8 +44,8 @@ BASE = "model=base trainer.compile=true batch_size=32 context=1024 tokenizer=bpe
 MAP = "experiment=claim_map_base data.path={data}"
 PEERS = "benchmarks/peers.py --model base --context 1024 --batch 32 --compile --rounds 5 --only"
 GPU_TESTS = "-m pytest -q -W default -o addopts=--import-mode=importlib tests/training/test_gpu.py -k 'not bf16'"
-"""Without the test that the part `precision` covers, without the options of plugins, and with warnings: Inductor's and
-Triton's are not ours."""
+"""Without the tests that the parts `precision` and `precision_compiled` cover, without the options of plugins, and with
+warnings: Inductor's and Triton's are not ours."""
 
 TOY = "experiment=smoke trainer=cpu"
 SWEPT = "pos=none,learned,sinusoidal,rope seed=0,1,2"
@@ -52,9 +53,12 @@ ARMS, BUDGETS = ("pos=rope", "pos=sinusoidal pos.scale=0.1"), (760, 1520, 3040)
 PARTS = (
     Part("probe", 60, "the chip's peak rates and its attention kernels", r"^.* TFLOP/s in bf16.*|^attention, .*",
          ("benchmarks/chips.py",), ("benchmarks/chips.py --size 64",)),
-    Part("precision", 150, "bf16 on this device agrees with fp32 on the CPU", r"^All \d+ are .*|^Out of tolerance.*",
+    Part("precision", 150, "bf16 on this device agrees with fp32 on the CPU", AGREEMENT,
          ("benchmarks/precision.py",),
          ("benchmarks/precision.py --lengths 64 --only pos=t5 'attention=linear objective=masked'",)),
+    Part("precision_compiled", 400, "so does what is compiled", AGREEMENT,
+         ("benchmarks/precision.py --compile",),
+         ("benchmarks/precision.py --lengths 8 --only pos=none",)),
     Part("test_gpu", 400, "all pass", r"^.*(?:passed|failed|collected).*$",
          (GPU_TESTS,), (f"{GPU_TESTS} --collect-only",)),
     Part("train", 240, ">= 580k tokens/s and >= 50 % of the peak", r"speed .*",
@@ -72,7 +76,8 @@ PARTS = (
     Part("sweep_compiled", 400, "slower than uncompiled", DURATION,
          (f"{TRAIN} -m {SWEPT} trainer.compile=true",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
     Part("loop", 240, "1.0x a bare loop", r"^train.py takes.*",
-         ("benchmarks/loop.py logger=csv", "benchmarks/loop.py logger=csv trainer.cuda_graphs=true"),
+         tuple(f"benchmarks/loop.py logger=csv trainer.{option}"
+               for option in ("compile=auto", "compile=true", "cuda_graphs=true")),
          (f"benchmarks/loop.py {TOY} logger=csv --steps 10 --rounds 2",)),
     Part("start", 150, "first step within a few seconds", r"first step done.*",
          ("benchmarks/start.py --loggers csv --rounds 2",),
