@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -55,7 +55,7 @@ class MetricsWriter(Callback):
         self._pending = False
         self._resumed: float | None = None
         self._since_row = 0.0
-        self._losses: list[torch.Tensor | float] = []
+        self._losses: list[torch.Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -63,13 +63,13 @@ class MetricsWriter(Callback):
             "row": self.row,
             "pending": self._pending,
             "since_row": self._since_row,
-            "losses": self._losses_so_far(),
+            "losses": torch.stack(self._losses).tolist() if self._losses else [],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.row = state_dict["seconds"], state_dict["row"]
         self._pending, self._since_row = state_dict["pending"], state_dict["since_row"]
-        self._losses = list(state_dict["losses"])
+        self._losses = list(torch.tensor(state_dict["losses"]))
         if self.row:
             self._check_rows(self.row["step"] - (self.settings.log_every if self._pending else 0))
 
@@ -96,6 +96,7 @@ class MetricsWriter(Callback):
             written = trainer.global_step - self._pending
             self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
             self.probe_file = MetricsFile(self.directory.path / "attention.csv", ("step", *PROBE_COLUMNS), written)
+        self._losses = [loss.to(pl_module.device) for loss in self._losses]
         self.timer.enter(LOOP)
         if self._pending:
             self._complete(trainer, pl_module)
@@ -108,46 +109,43 @@ class MetricsWriter(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
         loss, step = outputs["loss"].detach().clone(), trainer.global_step
         self._losses.append(loss)
-        if loss.device.type == "cpu":  # on a GPU, reading every loss would synchronise the device
-            self.check_finite(pl_module, step)
-        if step % self.settings.log_every == 0:
-            self._finish_row(trainer, pl_module, step)  # synchronises the device, so that the time is correct
-            self.signals.agree(trainer.strategy)
+        if step % self.settings.log_every:
+            if loss.device.type == "cpu":  # on a GPU, reading every loss would synchronise the device
+                self.check_finite(pl_module, step)
             self.timer.enter(LOOP)
-            self._complete(trainer, pl_module)
-        else:
-            self.timer.enter(LOOP)
+            return
+        self._finish_row(trainer, pl_module, step)  # synchronises the device, so that the time is correct
+        self.signals.agree(trainer.strategy)
+        self.timer.enter(LOOP)
+        self._complete(trainer, pl_module)
 
-    def _losses_so_far(self) -> list[float]:
-        """The losses since the last row, restored ones first. Synchronises the device once."""
-        restored = [loss for loss in self._losses if isinstance(loss, float)]
-        taken = [loss for loss in self._losses if isinstance(loss, torch.Tensor)]
-        return restored + (torch.stack(taken).tolist() if taken else [])
-
-    def check_finite(self, pl_module: Any, step: int) -> list[float]:
-        """The losses since the last row, up to this step.
+    def check_finite(self, pl_module: Any, step: int) -> None:
+        """Check the losses since the last row, up to this step, and the last gradient.
 
         Raises:
-            RunError: if one of them, or the last gradient, is NaN or infinite, which must not be saved.
+            RunError: if one of them is NaN or infinite, which must not be saved.
         """
-        losses = self._losses_so_far()
-        first = step - len(losses) + 1
-        wrong = [(first + index, "loss", loss) for index, loss in enumerate(losses) if not math.isfinite(loss)]
-        if not wrong and not math.isfinite(norm := float(pl_module.gradient_norm)):
-            wrong = [(step, "gradient norm", norm)]
+        self._read(self._losses, pl_module, step)
+
+    def _read(self, losses: Iterable[torch.Tensor], pl_module: Any, step: int) -> tuple[list[float], float]:
+        """Losses up to this step and the last gradient norm, all finite. Synchronises the device once."""
+        *values, norm = torch.stack([*losses, pl_module.gradient_norm]).tolist()
+        first = step - len(values) + 1
+        named = [*((first + index, "loss", loss) for index, loss in enumerate(values)), (step, "gradient norm", norm)]
+        wrong = next((one for one in named if not math.isfinite(one[2])), None)
         if wrong:
-            at, what, value = wrong[0]
+            at, what, value = wrong
             saved = checkpoint_files.newest_first(self.directory.checkpoints)
             last = f"the last checkpoint is {saved[0].name}" if saved else "there is no checkpoint yet"
             raise RunError(
                 f"the {what} is {value} at step {at}, with a learning rate of {pl_module.learning_rate(at):.3g}: "
                 f"try a lower optim.lr; {last} in {self.directory.path}"
             )
-        return losses
+        return values, norm
 
     def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
-        losses = torch.tensor(self.check_finite(pl_module, step), device=pl_module.device)
-        mean_losses = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
+        mean_losses = trainer.strategy.reduce(torch.stack(self._losses), reduce_op="mean")
+        losses, norm = self._read(mean_losses, pl_module, step)
         self._losses = []
         self.seconds, self._resumed = self._seconds_now(), None
         speed = self.settings.log_every * self.tokens_per_step / (self.seconds - self._since_row)
@@ -156,9 +154,9 @@ class MetricsWriter(Callback):
             "step": step,
             "tokens": step * self.tokens_per_step,
             "seconds": round(self.seconds, 3),
-            "train_loss": sum(mean_losses) / self.settings.log_every,
+            "train_loss": sum(losses) / self.settings.log_every,
             "learning_rate": pl_module.learning_rate(step),
-            "gradient_norm": float(pl_module.gradient_norm),
+            "gradient_norm": norm,
             "tokens_per_s": round(speed),
         }
         if self.mfu_per_token is not None:

@@ -41,7 +41,7 @@ class LanguageModel(LightningModule):
         self.steps: int = experiment.config["steps"]
         self.batches, self.validation = batches, validation
         self.hardware, self.timer = hardware, timer
-        self.gradient_norm = torch.zeros(())
+        self.register_buffer("gradient_norm", torch.zeros(()), persistent=False)
 
     def configure_model(self) -> None:
         self.loss = self.hardware.loss(self.model)

@@ -1,0 +1,91 @@
+"""What a row of metrics.csv costs, and what is in it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from posenc.errors import RunError
+from posenc.training.metrics_writer import MetricsWriter
+from posenc.training.timer import Timer
+
+LOSSES = (4.0, 2.0, 3.0)
+SYNCHRONISING = {"tolist", "item", "__float__", "__bool__", "tensor", "cpu"}
+"""Functions that wait for a GPU: they read from it, or write to it from pageable memory."""
+
+
+class Synchronisations(TorchFunctionMode):
+    """Names of the functions called in this context that would wait for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function.__name__ in SYNCHRONISING:
+            self.names.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+class Run:
+    """A writer of a row every three steps, on a rank that writes no file; the other ranks have twice its loss."""
+
+    def __init__(self, path: Any) -> None:
+        settings: Any = SimpleNamespace(batch_size=2, context=8, log_every=3, eval_every=100, steps=100)
+        directory: Any = SimpleNamespace(path=path, checkpoints=path)
+        signals: Any = SimpleNamespace(agree=lambda _: None, start_training=lambda **_: None)
+        probe: Any = None
+        self.metrics = MetricsWriter(directory, settings, probe, Timer(), signals, print)
+        self.module = SimpleNamespace(
+            device=torch.device("cpu"), gradient_norm=torch.tensor(0.5), learning_rate=lambda _: 1e-3
+        )
+        strategy = SimpleNamespace(reduce=lambda losses, **_: 1.5 * losses)
+        self.trainer: Any = SimpleNamespace(global_step=0, is_global_zero=False, strategy=strategy, world_size=2)
+
+    def train(self, *losses: float) -> None:
+        for loss in torch.tensor(losses):
+            self.trainer.global_step += 1
+            self.metrics.on_train_batch_start()
+            self.metrics.on_train_batch_end(self.trainer, self.module, {"loss": loss})
+
+
+def test_a_row_waits_for_the_device_once(tmp_path):
+    run = Run(tmp_path)
+    run.train(*LOSSES[:-1])
+    run.trainer.global_step += 1
+    outputs = {"loss": torch.tensor(LOSSES[-1])}
+    with Synchronisations() as waits:
+        run.metrics.on_train_batch_end(run.trainer, run.module, outputs)
+    assert waits.names == ["tolist"]
+
+
+def test_a_row_has_the_mean_loss_of_its_steps_over_all_ranks_and_the_last_gradient_norm(tmp_path):
+    run = Run(tmp_path)
+    run.train(*LOSSES)
+    assert (run.metrics.row["train_loss"], run.metrics.row["gradient_norm"]) == (4.5, 0.5)
+
+
+def test_a_row_in_which_a_run_was_stopped_has_the_losses_from_before(tmp_path):
+    stopped, resumed = Run(tmp_path), Run(tmp_path)
+    stopped.train(*LOSSES[:-1])
+    resumed.metrics.load_state_dict(stopped.metrics.state_dict())
+    resumed.trainer.global_step = stopped.trainer.global_step
+    resumed.metrics.on_train_start(resumed.trainer, resumed.module)
+    resumed.train(LOSSES[-1])
+    assert resumed.metrics.row["train_loss"] == 4.5
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_loss_that_is_not_finite_is_reported_with_its_step(step, tmp_path):
+    run = Run(tmp_path)
+    with pytest.raises(RunError, match=f"the loss is inf at step {step}, with a learning rate of 0.001"):
+        run.train(*LOSSES[: step - 1], float("inf"))
+
+
+def test_a_gradient_that_is_not_finite_is_reported_with_its_step(tmp_path):
+    run = Run(tmp_path)
+    run.module.gradient_norm = torch.tensor(float("nan"))
+    with pytest.raises(RunError, match="the gradient norm is nan at step 1"):
+        run.train(LOSSES[0])
