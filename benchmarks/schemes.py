@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from options import Parser
 from output import environment, table
-from timing import ratios, time_interleaved
+from timing import ratios, spread, time_interleaved
 
 from posenc.config.compose import composed
 from posenc.config.files import CONF
@@ -50,9 +50,9 @@ def main() -> None:
     print(f"{environment(given.device)}, bf16; {' '.join(given.overrides) or 'default'}\n")
     rows = []
     for name, seconds in times.items():
-        low, median, high = statistics.quantiles(ratios(seconds, times[names[0]]), n=4)
+        median, low, high = spread(ratios(seconds, times[names[0]]))
         rows.append([name, f"{1000 * statistics.median(seconds):.1f}", f"{median:.3f}", f"{low:.3f} to {high:.3f}"])
-    print(table(["scheme", "ms per step, median", f"relative to {names[0]}, median", "quartiles"], rows))
+    print(table(["scheme", "ms per step, median", f"relative to {names[0]}, median", "range"], rows))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """The step of profiles and benchmarks is the one that a run takes, and batches are those of the seed and the step."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 
 from posenc.config.instantiate import build
 from posenc.storage.csv_files import read_csv
+from posenc.training.accelerator import Hardware
 from posenc.training.experiment import Experiment
 from posenc.training.step import clip_gradients
 from tests.conftest import composed, only
@@ -26,6 +29,17 @@ def test_the_step_without_lightning_gives_the_curve_of_a_run_to_the_bit(schedule
         losses.append(update(*experiment.objective.inputs_and_targets(*batch)).item())
     assert losses == [float(row["train_loss"]) for row in rows]
     assert rates == [float(row["learning_rate"]) for row in rows]
+
+
+@pytest.mark.parametrize(("steps", "compiled"), [(20, False), (100_000, True)])
+def test_the_step_without_lightning_is_compiled_if_the_run_is(steps, compiled, monkeypatch):
+    compiler = Mock()
+    monkeypatch.setattr(torch, "compile", compiler)
+    monkeypatch.setattr(torch.compiler, "reset", lambda: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    experiment = Experiment.of(composed("experiment=smoke", f"steps={steps}"))
+    experiment.training_step(Hardware(precision="32-true"), torch.device("cpu"))
+    assert compiler.called == compiled
 
 
 def test_the_gradient_norm_is_that_before_clipping():

@@ -91,7 +91,8 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     clock = Clock(device)
     with resource_errors(configuration):
         step = training_step(config, choices["data"], hardware, clock)
-    setup = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if hardware.compiles() else ''}"
+    compiled = hardware.compile is True or hardware.cuda_graphs  # the choice of compile=auto has been printed
+    setup = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if compiled else ''}"
     print(f"{name}: {settings.batch_size} windows of {settings.context} tokens per step; {setup}", flush=True)
     with resource_errors(configuration):
         profiler = _trace(step, device)

@@ -65,17 +65,25 @@ class Experiment:
         noise = validation_noise(prepared.valid, windows, self.objective.noise_per_token)
         return windows, self.objective.inputs_and_targets(windows, noise)
 
+    def for_run(self, hardware: Hardware, ranks: int = 1) -> Hardware:
+        """The hardware with compile="auto" resolved for this run."""
+        tokens = self.config["batch_size"] * self.config["context"] // ranks
+        return hardware.for_run(self.config["steps"], tokens, self.parameters())
+
     def training_step(
         self,
         hardware: Hardware,
         device: torch.device,
         phase: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
     ) -> TrainingStep:
-        """The same step as in training, on one device and without Lightning; `phase` as in `TrainingStep`."""
+        """The same step as in training, on one device and without Lightning, compiled if the run would be.
+
+        `phase` as in `TrainingStep`.
+        """
         if device.type == "cpu":
             keep_freed_memory()
         model = self.model.to(device)
-        compiled = hardware.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+        compiled = self.for_run(hardware).compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
         def loss(inputs: Tensor, targets: Tensor) -> Tensor:
             model.scheme.at_step(step.lr_scheduler.last_epoch)

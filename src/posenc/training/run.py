@@ -103,8 +103,7 @@ def _train(
         import_torchmetrics()
         from posenc.training.fit import TrainingRun
     freeze_imports()
-    tokens = settings.batch_size * settings.context // this_rank().world_size
-    hardware = hardware.for_run(settings.steps, tokens, experiment.parameters())
+    hardware = experiment.for_run(hardware, this_rank().world_size)
     summary = TrainingRun(experiment, prepared, settings, directory, hardware, signals, timer).train()
     if summary is None:
         return show_finished(directory)
