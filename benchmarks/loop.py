@@ -6,8 +6,9 @@ are not counted.
 """
 
 import os
-import statistics
 import tempfile
+from collections.abc import Sequence
+from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +17,17 @@ from options import Parser
 PHASES = ("training", "waiting for a batch", "logging", "loop")
 WARM_UP = 3
 """Untimed steps of the bare loop: for compilation, and for recording a CUDA graph at the second call."""
+
+
+def compiles(overrides: Sequence[str]) -> bool:
+    """Whether train.py compiles the whole run, which has more steps than a round."""
+    from posenc.config.compose import composed
+    from posenc.config.files import CONF
+    from posenc.config.instantiate import build
+    from posenc.training.experiment import Experiment
+
+    config, _ = composed(CONF, overrides)
+    return Experiment.of(config).for_run(build(config, "trainer")).compiles()
 
 
 def run_phases(config: Any, choices: dict[str, str]) -> dict[str, float]:
@@ -53,11 +65,10 @@ def main() -> None:
     given = parser.parse_args()
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     from output import environment, table
-    from timing import ratios
+    from timing import ratios, spread
 
     from posenc.config.compose import composed
     from posenc.config.files import CONF
-    from posenc.config.instantiate import build
     from posenc.training.accelerator import best_device
 
     lightning: list[dict[str, float]] = []
@@ -65,19 +76,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         steps = [f"steps={given.steps}", f"eval_every={given.steps}", "name=loop", "rerun=true", f"runs={folder}"]
         config, choices = composed(CONF, [*steps, *given.overrides])
-        config.trainer.compile = build(config, "trainer").compiles()  # however few the steps
+        config.trainer.compile = compiles(given.overrides)
         # A run discards compiled code, since the next may have another scheme; here it is reused between rounds.
         with patch("torch.compiler.reset"):
             for _ in range(given.rounds + 1):  # the first is a warm-up
                 lightning.append(run_phases(config, choices))
                 bare.append(bare_loop(config, choices))
     totals = [sum(phases.values()) for phases in lightning]
-    rows = [["bare loop", f"{statistics.median(bare[1:]):.2f}"], ["train.py", f"{statistics.median(totals[1:]):.2f}"]]
-    rows += [[f"of which {name}", f"{statistics.median(one[name] for one in lightning[1:]):.3f}"] for name in PHASES]
+    rows = [["bare loop", f"{median(bare[1:]):.2f}"], ["train.py", f"{median(totals[1:]):.2f}"]]
+    rows += [[f"of which {name}", f"{median(one[name] for one in lightning[1:]):.3f}"] for name in PHASES]
     print(f"\n{environment(best_device())}; {' '.join(given.overrides) or 'default'}\n")
     print(table(["", "ms per step, median"], rows))
-    low, median, high = statistics.quantiles(ratios(totals[1:], bare[1:]), n=4)
-    print(f"\ntrain.py takes {median:.3f} times as long as the bare loop (quartiles {low:.3f} to {high:.3f})")
+    print(f"\ntrain.py takes {spread(ratios(totals[1:], bare[1:])).text('.3f')} times as long as the bare loop")
 
 
 if __name__ == "__main__":
