@@ -28,7 +28,9 @@ def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeyp
     base = {"tokens": 32 * 1024, "parameters": 124_000_000}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert not Hardware().for_run(300, **tiny).compiles()
-    assert "Not compiled (trainer.compile=auto): about 3 s of uncompiled steps" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Not compiled (trainer.compile=auto): about 3 s of uncompiled steps" in printed
+    assert printed.endswith("trainer.compile=true overrides this.\n")
     assert Hardware().for_run(100_000, **tiny).compiles()
     assert not Hardware().for_run(100, **base).compiles()
     assert DataParallel().for_run(1000, **base).compiles()
