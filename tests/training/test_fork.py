@@ -27,6 +27,17 @@ def test_a_cool_down_from_a_checkpoint_is_the_run_with_that_cool_down(stable, tm
     assert forked.name == scratch.name
 
 
+def test_a_finished_run_says_that_it_did_not_begin_at_another_checkpoint(stable, tmp_path, capsys):
+    """Its curve is the same, but the other run is not even read."""
+    train_here(tmp_path, *COOLED)
+    for overrides, told in (((), False), ((f"fork_from={stable}",), True)):
+        capsys.readouterr()
+        train_here(tmp_path, *COOLED, *overrides)
+        printed = capsys.readouterr().out
+        assert "This run is finished" in printed
+        assert (f"not used         fork_from={stable}: it began from scratch" in printed) == told
+
+
 def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_path):
     stable = train_here(tmp_path / "stable", *STABLE, "attention_every=40")
     forked = train_here(tmp_path / "forked", *COOLED, "attention_every=30", f"fork_from={stable}")

@@ -19,6 +19,7 @@ from posenc.distributed.launch import launch
 from posenc.errors import UserError
 from posenc.storage.atomic import check_writable
 from posenc.storage.csv_files import MAX_ROWS
+from posenc.storage.reading import read_mapping
 from posenc.storage.resource_errors import resource_errors
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.signals import Signals
@@ -52,7 +53,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
             Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
         )
         if directory.finished():
-            return show_finished(directory)
+            return show_finished(directory, settings.fork_from)
         if this_rank().is_zero:
             check_writable(f"runs={settings.runs}", directory.path)
         ranks = hardware.world_size()
@@ -106,15 +107,17 @@ def _train(
     hardware = experiment.for_run(hardware, this_rank().world_size)
     summary = TrainingRun(experiment, prepared, settings, directory, hardware, signals, timer).train()
     if summary is None:
-        return show_finished(directory)
+        return show_finished(directory, settings.fork_from)
     if this_rank().is_zero:
         show(summary, directory)
     return summary
 
 
-def show_finished(directory: RunDirectory) -> dict[str, Any]:
-    """Print the result of a finished run, and how to train it again."""
+def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, Any]:
+    """Print the result of a finished run, how to train it again, and whether it began elsewhere than at `fork_from`."""
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
+    if fork_from and fork_from != (began := read_mapping(directory.path / "config.yaml").get("fork_from")):
+        print(f"  not used         fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
     show(directory.summary(), directory)
     return directory.summary()
 
