@@ -39,12 +39,13 @@ class ShardedLoss:
 
     @contextmanager
     def unsharded(self) -> Iterator[None]:
-        """Context in which this rank has all weights of the model. All ranks must enter it."""
+        """Context in which this rank has all weights of the model, not compiled. All ranks must enter it."""
         sharded = [module for module in self._root.modules() if isinstance(module, FSDPModule)]
         for module in sharded:
             module.unshard()
         try:
-            yield
+            with torch.compiler.set_stance("force_eager"):  # the layers would be compiled again for another batch size
+                yield
         finally:
             for module in sharded:
                 module.reshard()
