@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 from posenc.analysis.claim_map import advantage, backbone_of
 from posenc.analysis.study import Study
 from posenc.report import formatting
-from posenc.report.claim_map import schemes, spread, table, write_up
+from posenc.report.claim_map import one_factor, schemes, spread, table, write_up
 from posenc.report.claim_map_figures import advantages, losses
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.conftest import ROOT
@@ -83,6 +83,16 @@ def test_schemes_are_ordered_by_their_loss_and_compared_with_rope_seed_by_seed()
 
 def test_two_seeds_of_a_scheme_have_no_interval():
     assert schemes_at_4_units(seeds=2)[0][4] == "-0.010"
+
+
+def test_a_setting_with_one_difference_has_a_row_for_each_baseline():
+    runs = [run for run in backbone(seeds=2) if run.pos == "rope" or run.tokens == 16 * UNIT]
+    learned = [replace(run, pos="learned", val_loss=run.val_loss + 0.1) for run in runs if run.pos == "sinusoidal"]
+    assert one_factor({}, UNIT) == []
+    _, text = one_factor({"model.width=64": [*runs, *learned]}, UNIT)
+    rows = cells_of(text.splitlines()[2:])
+    assert [row[:3] for row in rows] == [["model.width=64", pos, "19,660,800"] for pos in ("learned", "sinusoidal")]
+    assert rows[1][3:] == cells_of(table(advantage(runs, "rope", "sinusoidal"), UNIT).splitlines()[-1:])[0][2:]
 
 
 def test_the_sd_over_seeds_is_also_given_without_the_budget_that_varies_most():

@@ -35,6 +35,13 @@ seeds only; with fewer than three seeds there is no interval and no verdict. Gen
 `python -m posenc.claim_map`."""
 
 
+HEAD = (
+    *("tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "minus RoPE's, nats"),
+    "times fewer tokens (95 % interval)",
+)
+"""Of a table of the map's points."""
+
+
 def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
@@ -71,15 +78,13 @@ def _backbone(
     known = read_rows(study.folder / "ngrams.csv", NGramRow)
     ngrams = {row["order"]: row["val_loss"] for row in known if row["corpus"] == corpus}
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
-    factors = {
-        setting: advantage([result for result in results if result.setting == setting], ARM, BASELINE)
-        for setting in settings
-    }
+    changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
+    factors = {setting: advantage(of_setting, ARM, BASELINE) for setting, of_setting in changed.items()}
     figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
     figures.save(claim_map_figures.losses(both, points), study.folder / f"losses-{corpus}.png")
     drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
-    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)"]
+    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)", *one_factor(changed, unit)]
 
 
 def write_up(
@@ -154,13 +159,28 @@ def _pooled(groups: Sequence[Sequence[float]]) -> list[str]:
 
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
-    head = ("units", "tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "minus RoPE's, nats")
-    rows = []
-    for point in points:
-        fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
-        gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
-        rows.append((f"{point.tokens / unit:g}", f"{point.tokens:,}", _range(point.losses), *gap, fewer))
-    return markdown(Table("", (*head, "times fewer tokens (95 % interval)"), rows))
+    rows = [(f"{point.tokens / unit:g}", *_cells(point, unit)) for point in points]
+    return markdown(Table("", ("units", *HEAD), rows))
+
+
+def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]:
+    """The paragraphs on settings with one difference from the backbone, a row per baseline and budget, in Markdown."""
+    rows = [
+        (setting, baseline, *_cells(point, unit))
+        for setting, results in settings.items()
+        for baseline in sorted({result.pos for result in results} - {ARM})
+        for point in advantage(results, ARM, baseline)
+    ]
+    if not rows:
+        return []
+    return ["### One factor at a time", markdown(Table("", ("setting", "baseline", *HEAD), rows))]
+
+
+def _cells(point: Point, unit: int) -> tuple[str, ...]:
+    """The cells under HEAD."""
+    fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
+    gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
+    return (f"{point.tokens:,}", _range(point.losses), *gap, fewer)
 
 
 def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
