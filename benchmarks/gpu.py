@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_parts import PARTS, Part
+from omegaconf import OmegaConf
 from options import Parser
 
 from posenc.storage.atomic import atomic_write
@@ -67,8 +68,8 @@ print(torch.__version__, hardware(best_device()), sep="\\n")
 """Run in a process of its own: a CUDA context would occupy the GPU's memory for as long as this script runs."""
 
 Result = dict[str, Any]
-"""Of a part: provenance, aim, commands, status, seconds (of all calls if it resumed), output, and which source its runs
-were finished by."""
+"""Of a part: provenance, aim, commands, status, seconds (of all calls if it resumed) and output; of one with curves
+also the final losses of its runs, and the sources that they were finished by."""
 
 
 class Session:
@@ -130,7 +131,8 @@ class Session:
             finally:
                 sources = pack(runs, self.out / f"{part.name}.tar.gz", self.provenance["source"]) if part.curves else []
         if part.curves:
-            result |= {"seconds": result["seconds"] + earlier.get("seconds", 0), "runs": sources}
+            result["seconds"] += earlier.get("seconds", 0)
+            result |= {"runs": sources, "losses": list(final_losses(runs))}
         if result["status"] == "timed out":
             result["status"] += "; the same command " + ("resumes it" if part.curves else "starts it again")
         self.results[part.name] = {"aim": part.aim, **self.wanted(part), **result}
@@ -237,6 +239,14 @@ def pack(runs: Path, file: Path, source: str) -> list[str]:
     return sorted({(run / SOURCE).read_text() for run in finished})
 
 
+def final_losses(runs: Path) -> Iterator[str]:
+    """A line for each finished run."""
+    for summary in sorted(runs.rglob("summary.json")):
+        config = OmegaConf.load(summary.parent / "config.yaml")
+        run = f"{config.choices.pos}, learning rate {config.optim.lr:g}, seed {config.seed}, {config.steps:,} steps"
+        yield f"{run}: {json.loads(summary.read_text())['val_loss']:.4f} nats per token"
+
+
 def unpack(file: Path, runs: Path) -> None:
     """Restore archived runs; train.py skips finished ones."""
     with tarfile.open(file) as archive:
@@ -250,7 +260,7 @@ def page(results: dict[str, Result]) -> Iterator[str]:
     yield "| part | status | seconds | aim | came out |\n|---|---|---|---|---|"
     for part in parts:
         result = results[part.name]
-        found = came_out(part, result["output"])
+        found = "<br>".join(result.get("losses") or came_out(part, result["output"]))
         yield f"| {part.name} | {result['status']} | {result['seconds']:.1f} | {result['aim']} | {found} |"
     for part in parts:
         result = results[part.name]
@@ -264,10 +274,10 @@ def page(results: dict[str, Result]) -> Iterator[str]:
     yield ""
 
 
-def came_out(part: Part, output: str) -> str:
+def came_out(part: Part, output: str) -> list[str]:
     """The lines of a part's output that answer its aim, the cells of a table's row separated by commas."""
     lines = [" ".join(found[0].split()).strip("| ") for found in re.finditer(part.came_out, output, re.MULTILINE)]
-    return "<br>".join(line.replace(" | ", ", ") for line in lines)
+    return [line.replace(" | ", ", ") for line in lines]
 
 
 def main() -> None:
@@ -291,7 +301,7 @@ def main() -> None:
         parser.error(f"--data: there is no file {given.data}")
     parts = [known[name] for name in names]
     if given.list:
-        print("\n".join(f"{part.name:16}{part.time_limit:5} s  {part.aim}" for part in parts))
+        print("\n".join(f"{part.name:18}{part.time_limit:4} s  {part.aim}" for part in parts))
         return
     for path in ("out", "data", "runs", "old"):  # commands run in the checkout
         setattr(given, path, getattr(given, path) and getattr(given, path).absolute())
