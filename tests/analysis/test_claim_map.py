@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from posenc.analysis.claim_map import advantage, growth, off_plateau, tokens_to, trend
+from posenc.analysis.claim_map import advantage, growth, off_plateau, replaced, tokens_to, trend
 from posenc.analysis.results import Result, by_seeds, pooled_sd, read_results, seeds_needed, table
 from posenc.errors import UserError
 
@@ -151,3 +151,17 @@ def test_an_invalid_loss_is_refused(loss, tmp_path):
     (tmp_path / "runs.csv").write_text(table(Result, [replace(backbone()[0], val_loss=loss)]))
     with pytest.raises(UserError, match=r"runs.csv, row 1, column val_loss cannot be read"):
         read_results(tmp_path / "runs.csv")
+
+
+@pytest.mark.parametrize("pos", ["rope", "sinusoidal"])
+def test_an_alternative_of_either_arm_is_compared_at_its_own_seeds_and_budgets(pos):
+    runs = backbone()
+    found = [
+        replace(run, val_loss=run.val_loss * 0.99)
+        for run in runs
+        if (run.pos, run.seed, run.tokens) == (pos, 1, 16 * UNIT)
+    ]
+    (point,) = advantage(replaced(runs, found), "rope", "sinusoidal")
+    assert (point.tokens, list(point.losses)) == (16 * UNIT, [1])
+    (before,) = (one for one in advantage(runs, "rope", "sinusoidal") if one.tokens == 16 * UNIT)
+    assert (point.by_seed[1] > before.by_seed[1]) == (pos == "rope")

@@ -62,7 +62,7 @@ class Point:
 
 
 def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
-    """The backbone's results on a corpus, and those of the plan's alternatives to the baseline by name."""
+    """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name."""
     alternatives: dict[str, list[Result]] = {}
     for block in study.plan["blocks"]:
         if "alternative" in block:
@@ -71,6 +71,13 @@ def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list
     apart = {result.key for result in itertools.chain(*alternatives.values())}
     results = (result for result in study.on(corpus) if result.setting == BACKBONE)
     return [result for result in results if result.key not in apart], alternatives
+
+
+def replaced(backbone: Sequence[Result], alternative: Sequence[Result]) -> list[Result]:
+    """The backbone with an alternative to some of its runs; of the baseline only the seeds and budgets of these."""
+    at = {(result.seed, result.tokens) for result in alternative}
+    results = {(result.pos, result.seed, result.tokens): result for result in (*backbone, *alternative)}
+    return [result for result in results.values() if result.pos != BASELINE or (result.seed, result.tokens) in at]
 
 
 def tokens_to(budgets: Mapping[int, float], loss: float) -> float:

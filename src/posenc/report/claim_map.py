@@ -16,6 +16,7 @@ from posenc.analysis.claim_map import (
     backbone_of,
     growth,
     off_plateau,
+    replaced,
     trend,
 )
 from posenc.analysis.convergence import mean
@@ -54,10 +55,11 @@ def write(study: Study) -> Path:
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
         text += copying([row for row in copied if row.corpus == corpus])
         for tokens, trials in searches(study.on(corpus)).items():
-            name = f"search-{corpus}-{tokens}.png"
-            figures.save(search.figure(trials), study.folder / name)
-            text += [f"### Hyperparameter search with {tokens:,} tokens per run"]
-            text += [search.table(trials), f"![Expected best of k trials]({name})"]
+            text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
+            if max(map(len, trials.values())) > 1:
+                name = f"search-{corpus}-{tokens}.png"
+                figures.save(search.figure(trials), study.folder / name)
+                text += [f"![Expected best of k trials]({name})"]
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
     return file
 
@@ -67,11 +69,10 @@ def _backbone(
 ) -> list[str]:
     """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
     results = study.on(corpus)
-    arm = [result for result in backbone if result.pos == ARM]
     points = advantage(backbone, ARM, BASELINE)
     others = {other: advantage(backbone, ARM, other) for other in OTHERS}
     others = {other: found for other, found in others.items() if len(found) > 1}  # the others are in the scheme table
-    others |= {name: advantage([*arm, *found], ARM, BASELINE) for name, found in alternatives.items()}
+    others |= {name: advantage(replaced(backbone, found), ARM, BASELINE) for name, found in alternatives.items()}
     written = write_up(results, points, others, unit)
     if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
         return written
