@@ -66,8 +66,8 @@ def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list
     alternatives: dict[str, list[Result]] = {}
     for block in study.plan["blocks"]:
         if "alternative" in block:
-            name = f"{BASELINE}, {block['alternative']}"
-            alternatives.setdefault(name, []).extend(study.of_block(block, corpus))
+            for result in study.of_block(block, corpus):
+                alternatives.setdefault(f"{result.pos}, {block['alternative']}", []).append(result)
     apart = {result.key for result in itertools.chain(*alternatives.values())}
     results = (result for result in study.on(corpus) if result.setting == BACKBONE)
     return [result for result in results if result.key not in apart], alternatives

@@ -71,8 +71,10 @@ def _backbone(
     results = study.on(corpus)
     points = advantage(backbone, ARM, BASELINE)
     others = {other: advantage(backbone, ARM, other) for other in OTHERS}
-    others = {other: found for other, found in others.items() if len(found) > 1}  # the others are in the scheme table
-    others |= {name: advantage(replaced(backbone, found), ARM, BASELINE) for name, found in alternatives.items()}
+    others = {f"against {other}": found for other, found in others.items() if len(found) > 1}  # else in schemes()
+    others |= {
+        f"with {name}": advantage(replaced(backbone, found), ARM, BASELINE) for name, found in alternatives.items()
+    }
     written = write_up(results, points, others, unit)
     if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
         return written
@@ -96,7 +98,7 @@ def write_up(
     Args:
         results: all of them, for the spread over seeds.
         points: of the map.
-        others: of the maps against other baselines or with other settings, by name.
+        others: of the maps against other baselines or with other hyperparameters of an arm, by name.
         unit: tokens in a unit of budget.
     """
     written = []
@@ -104,7 +106,7 @@ def write_up(
         written.append(table(points, unit))
     for name, against in others.items():
         if against:
-            written += [f"Against {name}:", table(against, unit)]
+            written += [f"{name.capitalize()}:", table(against, unit)]
     if changed := growth(points):
         before, after, factor = changed
         written.append(

@@ -55,9 +55,9 @@ def advantages(
     above.axhline(1, color="#1c1c1c", linewidth=0.9)
     measured = [(name, points) for name, points in others.items() if points]
     for color, (name, points) in zip(itertools.cycle(_THIN), measured, strict=False):
-        _line(above, points, color, f"than {name}", linewidth=1, marker="o", markersize=3)
+        _line(above, points, color, name, linewidth=1, marker="o", markersize=3)
     _seeds_of(above, main)
-    _line(above, main, _MAIN, f"than {BASELINE}", linewidth=2.2, marker="o", markersize=5)
+    _line(above, main, _MAIN, f"against {BASELINE}", linewidth=2.2, marker="o", markersize=5)
     for setting, points in factors.items():
         _dots(above, points, setting)
     for source, at in PUBLISHED.items():
