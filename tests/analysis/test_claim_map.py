@@ -2,9 +2,19 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from posenc.analysis.claim_map import advantage, growth, off_plateau, replaced, tokens_to, trend
+from posenc.analysis.claim_map import (
+    advantage,
+    growth,
+    level,
+    levels_of_arm,
+    off_plateau,
+    replaced,
+    tokens_to,
+    trend,
+)
 from posenc.analysis.results import Result, by_seeds, pooled_sd, read_results, seeds_needed, table
 from posenc.errors import UserError
 
@@ -26,7 +36,8 @@ def backbone(seeds=3, budgets=(1, 2, 4, 8, 16)):
 
 
 def slope(points) -> Any:
-    return trend(points)
+    found = trend(points)
+    return found and found.slope
 
 
 def test_a_constant_advantage_in_tokens_is_found_at_every_budget():
@@ -68,6 +79,63 @@ def test_a_budget_at_which_one_seed_has_no_ratio_is_no_part_of_the_trend():
     assert points[2].by_seed[2] == math.inf
     assert trend(points) == trend([point for point in points if point.tokens != SLOW[2]])
     assert slope(points).seeds == 3
+
+
+def test_a_seed_that_was_trained_on_fewer_budgets_counts_in_the_trend_with_those_it_has():
+    """Seed 2 has no 16 units. With N = 2 there for seeds 0 and 1, b is that of a regression with an a for each seed."""
+    runs = [run for run in backbone() if (run.seed, run.tokens) != (2, 16 * UNIT)]
+    doubled = 0.2 * math.log2(2 / 1.6)
+    runs = [replace(r, val_loss=r.val_loss + doubled * (r.tokens == 16 * UNIT and r.pos != "rope")) for r in runs]
+    found = trend(advantage(runs, "rope", "sinusoidal"))
+    assert found is not None
+    values = [(seed, units, 2.0 if units == 16 else 1.6) for seed in range(3) for units in (2, 4, 8, 16)]
+    kept = np.array([value for value in values if value[:2] != (2, 16)])
+    design = np.column_stack([*(kept[:, 0] == seed for seed in range(3)), np.log(kept[:, 1])])
+    *_, b = np.linalg.lstsq(design.astype(float), np.log(kept[:, 2]), rcond=None)[0]
+    assert (found.values, found.slope.value) == (11, pytest.approx(b))
+    residuals = np.log(kept[:, 2]) - design @ np.linalg.lstsq(design.astype(float), np.log(kept[:, 2]), rcond=None)[0]
+    error = math.sqrt(residuals @ residuals / 7 * np.linalg.inv(design.T.astype(float) @ design)[3, 3])
+    assert found.slope.interval == pytest.approx(
+        (b - 2.364624 * error, b + 2.364624 * error)
+    )  # t, 7 degrees of freedom
+    assert found.at(UNIT) * 2**b == pytest.approx(found.at(2 * UNIT))
+
+
+def test_seen_from_the_arm_a_constant_advantage_is_the_same():
+    for found in levels_of_arm(backbone(), "rope", "sinusoidal")[:-1]:
+        assert (found.bound, found.ratio.value) == (False, pytest.approx(1.6))
+    assert levels_of_arm(backbone(), "rope", "sinusoidal")[-1].bound  # 25.6 units of the sinusoid are not trained
+    by_arm = level(backbone(), "rope", "sinusoidal", 1.5)
+    assert by_arm is not None
+    assert by_arm.ratio.value == pytest.approx(1.6)
+
+
+def test_an_arm_that_does_not_reach_the_baseline_s_loss_has_a_ratio_below_1_seen_from_its_own_side():
+    runs = [
+        replace(run, val_loss=1.2) if run.pos == "sinusoidal" and run.tokens == 16 * UNIT else run for run in backbone()
+    ]
+    assert advantage(runs, "rope", "sinusoidal")[-1].advantage.value == 0
+    last = levels_of_arm(runs, "rope", "sinusoidal")[-1]
+    assert not last.bound
+    assert 0.5 < last.ratio.value < 1
+
+
+def test_a_loss_outside_the_budgets_gives_a_lower_bound_or_nothing():
+    below_the_smallest = level(backbone(), "rope", "sinusoidal", 2.15)
+    assert below_the_smallest is not None
+    assert (below_the_smallest.bound, below_the_smallest.ratio.interval) == (True, None)
+    assert below_the_smallest.ratio.value < 1.6
+    assert level(backbone(), "rope", "sinusoidal", 0.5) is None
+    assert level([], "rope", "sinusoidal", 1.5) is None
+
+
+def test_a_seed_that_was_not_trained_as_long_as_the_others_is_no_bound():
+    runs = [run for run in backbone() if run.seed < 2 or run.tokens <= 8 * UNIT]
+    found = {len(one.losses): one for one in levels_of_arm(runs, "rope", "sinusoidal")[:-1]}
+    assert found[3].losses.keys() == {0, 1, 2}
+    assert found[2].losses.keys() == {0, 1}  # at 8 units the sinusoid needs 12.8, which seed 2 has not
+    assert found[2].ratio.value == pytest.approx(1.6)
+    assert not found[2].bound
 
 
 def test_two_budgets_are_no_trend():

@@ -8,10 +8,12 @@ from matplotlib.collections import LineCollection
 from matplotlib.text import Annotation
 
 from posenc.analysis.claim_map import advantage, backbone_of
+from posenc.analysis.results import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report import formatting
-from posenc.report.claim_map import one_factor, schemes, spread, table, write_up
+from posenc.report.claim_map import one_factor, schemes, spread, spread_of_ratio, table, write_up
 from posenc.report.claim_map_figures import advantages, losses
+from posenc.report.claim_map_levels import levels
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.conftest import ROOT
 
@@ -97,10 +99,32 @@ def test_a_setting_with_one_difference_has_a_row_for_each_baseline():
 
 def test_the_sd_over_seeds_is_also_given_without_the_budget_that_varies_most():
     _, text = spread(with_loss(SLOW, 2.2))
-    rope, sinusoidal = cells_of(text.splitlines()[2:])
+    rope, sinusoidal, every = cells_of(text.splitlines()[2:])
+    assert every[0] == "every scheme"
+    assert int(every[2]) == int(rope[2]) + int(sinusoidal[2])
     assert rope == ["rope", "0.0030", "10", "3", "0.0030", "8", "3"]
     assert float(sinusoidal[1]) > 0.1 > float(sinusoidal[4]) == 0.003
     assert int(sinusoidal[3]) > 100
+
+
+def test_the_sd_of_the_ratio_says_how_many_seeds_one_percent_needs():
+    runs = [replace(run, val_loss=run.val_loss + 0.01 * run.seed * (run.pos == "sinusoidal")) for run in backbone()]
+    points = advantage(runs, "rope", "sinusoidal")
+    (said,) = spread_of_ratio(points)
+    sd = 0.05 * math.log(2)  # 0.01 nats are 0.05 octaves of tokens
+    assert f"{sd:.3f} (8 degrees of freedom)" in said  # 4 budgets; at the first there is no N
+    assert f"{seeds_needed(sd, math.log(1.01))} for ± 1%" in said
+    assert spread_of_ratio(points[:1]) == []
+
+
+def test_the_tokens_of_the_baseline_to_a_loss_of_rope_are_a_table():
+    _, _, text = levels(with_loss(("rope", 1, 16 * UNIT), 1.0), {3: 1.9, 5: 0.5})
+    rows = {row[0] + row[2]: row for row in cells_of(text.splitlines()[2:])}
+    assert rows["RoPE's final loss4.9M"][3:] == ["7.9M", "1.60 (1.60 to 1.60), 3 seeds"]
+    assert rows["RoPE's final loss19.7M"][3:] == ["19.7M", "over 1.00, 3 seeds"]
+    assert [row[4] for row in rows.values() if row[0] == "3-gram model"] == ["1.60 (1.60 to 1.60), 3 seeds"]
+    assert not any(row[0] == "5-gram model" for row in rows.values())  # no run is as good
+    assert levels([], {}) == []
 
 
 def cells_of(lines):

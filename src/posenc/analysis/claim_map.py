@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
-from posenc.analysis.convergence import Estimate, mean, reached, speed_up
+from posenc.analysis.convergence import CONFIDENCE, Estimate, reached, speed_up
 from posenc.analysis.results import BACKBONE, Result
 from posenc.analysis.study import Study
 from posenc.errors import UserError
@@ -140,25 +141,113 @@ def _by_seed(results: Iterable[Result]) -> dict[int, dict[int, float]]:
     return losses
 
 
-def trend(points: Sequence[Point]) -> Estimate | None:
-    """b in log N = a + b log D: fitted for each seed, mean over seeds. Below 0, N falls as the budget grows.
+@dataclass(frozen=True)
+class Trend:
+    """log N = a + b log D, with one b and an a for each seed.
 
-    The budgets are those off the plateau at which every seed has an N, and the seeds those that all of these budgets
-    have: without the seeds that have no N, which lies outside the arm's budgets, N would look flatter than it is. None
-    with fewer than TREND_BUDGETS.
+    Attributes:
+        slope: b. Below 0, N falls as the budget grows. Its interval takes the values of N as independent, given a.
+        values: the number of N in the fit.
+        center: the means of log D and log N, through which the line of the average seed goes.
     """
-    known = _finite(points)
-    if len(known) < TREND_BUDGETS:
+
+    slope: Estimate
+    values: int
+    center: tuple[float, float]
+
+    def at(self, tokens: int) -> float:
+        """N of the average seed."""
+        log_tokens, log_n = self.center
+        return math.exp(log_n + self.slope.value * (math.log(tokens) - log_tokens))
+
+
+def trend(points: Sequence[Point]) -> Trend | None:
+    """The trend over the budgets off the plateau at which every seed has an N; None with fewer than TREND_BUDGETS.
+
+    A seed without an N has it outside the arm's budgets: without that seed alone N would look flatter than it is.
+    """
+    known = finite(points)
+    seeds = {seed for point in known for seed in point.by_seed}
+    freedom = sum(len(point.by_seed) for point in known) - len(seeds) - 1
+    if len(known) < TREND_BUDGETS or freedom < 1:
         return None
-    seeds = set.intersection(*(set(point.by_seed) for point in known))
-    tokens = np.log([point.tokens for point in known])
-    slopes = [float(np.polyfit(tokens, np.log([point.by_seed[seed] for point in known]), 1)[0]) for seed in seeds]
-    return mean(slopes) if slopes else None
+    logs = [np.log([(p.tokens, p.by_seed[seed]) for p in known if seed in p.by_seed]) for seed in seeds]
+    x, y = np.concatenate([values - values.mean(0) for values in logs]).T
+    fit = stats.linregress(x, y)
+    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * fit.stderr * math.sqrt((len(x) - 2) / freedom)
+    slope = Estimate(float(fit.slope), len(seeds), (float(fit.slope - margin), float(fit.slope + margin)))
+    log_tokens, log_n = np.concatenate(logs).mean(0)
+    return Trend(slope, len(x), (float(log_tokens), float(log_n)))
+
+
+@dataclass(frozen=True)
+class Level:
+    """The tokens that both arms need for the same loss.
+
+    Attributes:
+        losses: nats per token, by seed.
+        needed: the arm's tokens to that loss by seed; of a seed whose smallest budget is enough, that budget.
+        baseline: the baseline's tokens by seed; of a seed whose largest budget is not enough, that budget.
+        bound: whether there is such a seed, so that the ratio is a lower bound.
+        ratio: the baseline's tokens over the arm's, geometric mean; without an interval if it is a bound.
+    """
+
+    losses: Mapping[int, float]
+    needed: Mapping[int, float]
+    baseline: Mapping[int, float]
+    bound: bool
+
+    @property
+    def ratio(self) -> Estimate:
+        found = speed_up(list(self.baseline.values()), list(self.needed.values()))
+        return Estimate(found.value, found.seeds) if self.bound else found
+
+
+def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[Level, ...]:
+    """At the arm's final loss with each of its budgets D, seed by seed, the baseline's tokens to it, by rising D.
+
+    N(D) asks for the arm's tokens to the baseline's loss. This is the same from the other side: it has a value where
+    the arm's largest budget does not reach the baseline's loss.
+    """
+    arms = {name: _by_seed(result for result in results if result.pos == name) for name in (arm, baseline)}
+    seeds = sorted(arms[arm].keys() & arms[baseline].keys())
+    budgets = sorted({tokens for seed in seeds for tokens in arms[arm][seed]})
+    losses = [{seed: arms[arm][seed][tokens] for seed in seeds if tokens in arms[arm][seed]} for tokens in budgets]
+    return tuple(_level(arms[arm], arms[baseline], of_budget) for of_budget in losses)
+
+
+def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Level | None:
+    """The level of a loss over the seeds that both arms share; None if one of them does not reach it with the arm."""
+    arms = {name: _by_seed(result for result in results if result.pos == name) for name in (arm, baseline)}
+    losses = dict.fromkeys(sorted(arms[arm].keys() & arms[baseline].keys()), loss)
+    reached = losses and all(tokens_to(arms[arm][seed], loss) < math.inf for seed in losses)
+    return _level(arms[arm], arms[baseline], losses) if reached else None
+
+
+def _level(
+    arm: Mapping[int, Mapping[int, float]], baseline: Mapping[int, Mapping[int, float]], losses: Mapping[int, float]
+) -> Level:
+    """The level of a loss for each seed, which the arm reaches; `arm` and `baseline` are losses by seed and tokens.
+
+    If a seed's largest budget of the baseline is not enough, the seeds count that have the largest of all.
+    """
+    others = {seed: tokens_to(baseline[seed], loss) for seed, loss in losses.items()}
+    if math.inf in others.values():
+        longest = max(max(baseline[seed]) for seed in losses)
+        losses = {seed: loss for seed, loss in losses.items() if max(baseline[seed]) == longest}
+        others = {seed: others[seed] for seed in losses}
+    needed = {seed: tokens_to(arm[seed], loss) for seed, loss in losses.items()}
+    return Level(
+        losses,
+        {seed: tokens or min(arm[seed]) for seed, tokens in needed.items()},
+        {seed: min(tokens, max(baseline[seed])) for seed, tokens in others.items()},
+        not all(needed.values()) or math.inf in others.values(),
+    )
 
 
 def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
     """The two largest budgets off the plateau where every seed has an N, and the ratio of these N, paired by seed."""
-    known = _finite(points)[-2:]
+    known = finite(points)[-2:]
     if len(known) < 2:
         return None
     before, after = known
@@ -169,6 +258,6 @@ def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
     return before.tokens, after.tokens, ratio
 
 
-def _finite(points: Sequence[Point]) -> list[Point]:
+def finite(points: Sequence[Point]) -> list[Point]:
     """Those off the plateau at which every seed has an N."""
     return [point for point in points if not point.plateau and 0 < point.advantage.value < math.inf]

@@ -14,6 +14,7 @@ from posenc.analysis.claim_map import (
     Point,
     advantage,
     backbone_of,
+    finite,
     growth,
     off_plateau,
     replaced,
@@ -24,6 +25,7 @@ from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, NGramRow, Resu
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
+from posenc.report.claim_map_levels import levels
 from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_rows
@@ -87,7 +89,8 @@ def _backbone(
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
     figures.save(claim_map_figures.losses(both, points), study.folder / f"losses-{corpus}.png")
     drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
-    return [drawn, *written, f"![N over the baseline's tokens]({corpus}.png)", *one_factor(changed, unit)]
+    map_drawn = f"![N over the baseline's tokens]({corpus}.png)"
+    return [drawn, *written, map_drawn, *levels(backbone, ngrams), *one_factor(changed, unit)]
 
 
 def write_up(
@@ -113,19 +116,20 @@ def write_up(
             f"From {before:,} to {after:,} tokens N changes by a factor of {factor.value:.2f}"
             f"{formatting.bounds(factor)}, paired over {formatting.seeds(factor.seeds)}."
         )
-    if b := trend(points):
+    if fitted := trend(points):
+        b, last = fitted.slope, points[-1].tokens
         written.append(
-            "Over the budgets off the plateau where every seed has an N, log N = a + b log D has "
-            f"b = {b.value:.3f}{formatting.bounds(b, '{:.3f}'.format)}, {formatting.seeds(b.seeds)}: "
-            f"each doubling of the budget changes N by {2**b.value - 1:+.1%}."
+            "Over the budgets off the plateau where every seed has an N, log N = a + b log D, with an a for each seed, "
+            f"has b = {b.value:.2f}{formatting.bounds(b)}, {fitted.values} values of N, {formatting.seeds(b.seeds)}. "
+            f"That line has N = {fitted.at(last):.2f} at {last:,} tokens."
         )
     if beyond := [point for point in points if not point.advantage.value]:
         at = " and ".join(f"{point.tokens:,}" for point in beyond)
         written.append(
-            f"With {at} tokens RoPE's largest budget does not reach the baseline's loss: N is low there, and left out "
-            "of what is computed from several budgets."
+            f"With {at} tokens RoPE's largest budget does not reach the baseline's loss, so that N has only an upper "
+            "bound there, and is left out of what is computed from several budgets."
         )
-    written += spread(results)
+    written += [*spread(results), *spread_of_ratio(points)]
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
         written.append(
@@ -136,7 +140,7 @@ def write_up(
 
 
 def spread(results: Sequence[Result]) -> list[str]:
-    """The SD of the final loss over seeds, pooled over the settings of an arm with two budgets or more, in Markdown."""
+    """The SD of the final loss over seeds, pooled over settings, of each scheme with two budgets or more and of all."""
     rows = []
     for pos in sorted({result.pos for result in results}):
         runs = [result for result in results if result.pos == pos]
@@ -145,12 +149,26 @@ def spread(results: Sequence[Result]) -> list[str]:
             rows.append([pos, *_pooled(groups), *_pooled(groups[:-1])])
     if not rows:
         return []
-    head = ("arm", "SD, nats", "degrees of freedom", "seeds needed")
+    every = by_seeds(off_plateau(results))
+    rows.append(["every scheme", *_pooled(every), *_pooled(every[:-1])])
+    head = ("scheme", "SD, nats", "degrees of freedom", "seeds needed")
     without = ("SD without the budget or setting that varies most", "degrees of freedom", "seeds needed")
     return [
-        "SD of the final loss over seeds, pooled over the budgets and settings of an arm, without runs on the bigram "
+        "SD of the final loss over seeds, pooled over the budgets and settings of a scheme, without runs on the bigram "
         "model's plateau, and the number of seeds for which the 95 % interval of a mean is at most ± 0.01 nats:",
         markdown(Table("", (*head, *without), rows)),
+    ]
+
+
+def spread_of_ratio(points: Sequence[Point]) -> list[str]:
+    """The SD of log N over seeds, pooled over budgets, in Markdown."""
+    sd, freedom = pooled_sd([[math.log(n) for n in point.by_seed.values()] for point in finite(points)])
+    if not freedom:
+        return []
+    needed = " and ".join(f"{seeds_needed(sd, math.log(1 + margin))} for ± {margin:.0%}" for margin in (0.01, 0.05))
+    return [
+        f"SD of log N over seeds, pooled over the budgets of the fit: {sd:.3f} ({freedom} degrees of freedom). "
+        f"Seeds needed for a 95 % interval of N of at most a given width: {needed}."
     ]
 
 

@@ -1,0 +1,45 @@
+"""The tokens that both arms need for one loss, as tables of the claim map."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from posenc.analysis.claim_map import ARM, BASELINE, Level, level, levels_of_arm
+from posenc.analysis.results import Result
+from posenc.report import formatting
+from posenc.report.tables import Table, markdown
+
+HEAD = ("loss", f"tokens of {ARM}", f"tokens of {BASELINE}", "ratio (95 % interval)")
+
+
+def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]:
+    """The paragraphs on the levels that an arm's own budgets and n-gram models give, in Markdown.
+
+    Args:
+        backbone: the results of a corpus.
+        ngrams: losses by order.
+    """
+    of_arm = [("RoPE's final loss", found) for found in levels_of_arm(backbone, ARM, BASELINE)]
+    of_ngrams = [(f"{order}-gram model", level(backbone, ARM, BASELINE, loss)) for order, loss in ngrams.items()]
+    rows = [(name, *_cells(found)) for name, found in (*of_arm, *of_ngrams) if found]
+    if not rows:
+        return []
+    return [
+        f"### Tokens of {BASELINE} to a loss of {ARM}",
+        "N above asks for RoPE's tokens to the sinusoid's final loss. This table asks for the sinusoid's tokens, "
+        "interpolated between its budgets, to the final loss of each of RoPE's, and of both arms' tokens to the loss "
+        "of an n-gram model. A lower bound (over) stands where the sinusoid's largest budget is not enough, or RoPE's "
+        "smallest is. Of seeds trained on fewer tokens than others, those that this leaves without a value are not "
+        "counted.",
+        markdown(Table("", ("level", *HEAD), rows)),
+    ]
+
+
+def _cells(found: Level) -> tuple[str, ...]:
+    """The cells under HEAD; tokens and losses are means over seeds."""
+    loss, *tokens = (statistics.fmean(values.values()) for values in (found.losses, found.needed, found.baseline))
+    ratio = f"{'over ' * found.bound}{found.ratio.value:.2f}{formatting.bounds(found.ratio)}"
+    return (
+        f"{loss:.3f}",
+        *(f"{value / 1e6:.1f}M" for value in tokens),
+        f"{ratio}, {formatting.seeds(found.ratio.seeds)}",
+    )
