@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from posenc.analysis.results import BACKBONE, SEARCH, defaults, key_of, result_of
+from posenc.analysis.results import BACKBONE, SEARCH, defaults, key_of, result_of, share_rows
 from tests.analysis.synthetic import run
 
 EXPERIMENT = {"model": "tiny", "model.width": 128, "context": 256, "batch_size": 16, "objective": "causal"}
@@ -52,3 +52,15 @@ def test_a_run_is_a_row_whatever_its_n_gram_baseline(measured, kept):
     summary = {name: value for name, value in one.summary.items() if name != "bigram_loss"}
     row = result_of(replace(one, summary={**summary, **measured}), DEFAULTS, [100])
     assert row.bigram_loss == pytest.approx(kept, nan_ok=True)
+
+
+def test_the_share_of_a_run_is_that_of_its_first_and_last_validation_and_without_one_it_has_no_row(tmp_path):
+    setting = {**RUN, "data": "text", "text": "0123456789abcdef"}
+    one = replace(run("sinusoidal", 0, setting=setting), source=str(tmp_path))
+    result = result_of(one, DEFAULTS, [100])
+    lines = ["step,position_share", "10,", "20,0.9", "30,", "40,0.5", "50,0.4", "60,"]
+    (tmp_path / "metrics.csv").write_text("\n".join([*lines, ""]))
+    (row,) = share_rows(one, result)
+    assert (row.key, row.first, row.last) == (result.key, 0.9, 0.4)
+    (tmp_path / "metrics.csv").write_text("step,position_share\n10,\n20,nan\n")
+    assert share_rows(one, result) == []

@@ -91,6 +91,17 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
         assert f"| {row['pos']} | 0.003 | 40,960 | 0 | {gain:+.2f} | {losses} |" in page
 
 
+def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_is_gone(folder, tmp_path):
+    run = only(folder / "runs" / "claim_map" / "sinusoidal")
+    (measured,) = (row["position_share"] for row in read_csv(run / "metrics.csv") if row["position_share"])
+    (row,) = read_csv(folder / "kept" / "shares.csv")
+    assert (row["pos"], row["first"], row["last"]) == ("sinusoidal", measured, measured)
+    kept, share = shutil.copytree(folder / "kept", tmp_path / "kept"), f"{float(measured):.2f}"
+    main(["--results", str(kept)])
+    page = (kept / "README.md").read_text()
+    assert page.count(f"| sinusoidal | 0.1 | 10000 | 0.003 | 40,960 | 0 | {share} | {share} |") == 1
+
+
 @pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])
 def test_taking_runs_in_again_completes_what_was_interrupted(interrupted, folder, tmp_path, monkeypatch):
     shutil.copy(folder / "kept" / "plan.yaml", tmp_path)

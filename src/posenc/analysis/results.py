@@ -17,7 +17,7 @@ from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.runs import DIVERGED, Run
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
-from posenc.storage.csv_files import read_rows, to_csv
+from posenc.storage.csv_files import read_numbers, read_rows, to_csv
 
 BACKBONE, SEARCH = "backbone", "search"
 
@@ -119,6 +119,14 @@ class CopyingRow(RunRow):
     foreign: FiniteFloat
 
 
+@dataclass(frozen=True)
+class ShareRow(RunRow):
+    """A row of shares.csv: the metric position_share at a run's first and its last validation."""
+
+    first: Annotated[FiniteFloat, Ge(0)]
+    last: Annotated[FiniteFloat, Ge(0)]
+
+
 class NGramRow(TypedDict):
     """A row of ngrams.csv."""
 
@@ -197,6 +205,13 @@ def head_rows(run: Run, result: Result) -> list[HeadRow]:
             layer = int(head["layer"]) + 1
             best[layer] = max(best.get(layer, 0.0), head["1"])
     return [HeadRow(*result.key, layer, score) for layer, score in best.items()]
+
+
+def share_rows(run: Run, result: Result) -> list[ShareRow]:
+    """The share of the position encoding in a run; none if its scheme adds nothing to the input."""
+    measured = [row.get("position_share", math.nan) for row in read_numbers(Path(run.source) / "metrics.csv")]
+    shares = [share for share in measured if 0 <= share < math.inf]
+    return [ShareRow(*result.key, shares[0], shares[-1])] if shares else []
 
 
 def read_results(file: Path) -> tuple[Result, ...]:

@@ -5,7 +5,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posenc.commands.study import CACHE, add_evaluations, command_line
+from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
 from posenc.config.command_line import Arguments
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="also measure what finished models gain where a window repeats itself",
     )
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study):
+        from posenc.analysis.results import ShareRow, share_rows
+
+        add_rows(study, given.folders, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
             measure_ngrams(study, given.ngrams)
         if given.copying:

@@ -26,6 +26,7 @@ from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.claim_map_levels import levels
+from posenc.report.position_shares import position_shares
 from posenc.report.tables import Table, markdown
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_rows
@@ -56,6 +57,7 @@ def write(study: Study) -> Path:
         for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
         text += copying([row for row in copied if row.corpus == corpus])
+        text += position_shares(study.folder / "shares.csv", corpus)
         for tokens, trials in searches(study.on(corpus)).items():
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
             if max(map(len, trials.values())) > 1:

@@ -1,0 +1,29 @@
+"""The share of the position encoding in the input, as a table of the claim map's page."""
+
+import itertools
+from operator import attrgetter
+from pathlib import Path
+from statistics import fmean
+
+from posenc.analysis.results import ShareRow
+from posenc.report.tables import Table, markdown
+from posenc.storage.csv_files import read_rows
+
+
+def position_shares(file: Path, corpus: str) -> list[str]:
+    """The paragraphs on the runs of a corpus in shares.csv, one row per arm, in Markdown."""
+    rows = [row for row in read_rows(file, ShareRow) if row.corpus == corpus]
+    cells = []
+    for arm, of_arm in itertools.groupby(sorted(rows, key=attrgetter("arm", "seed")), key=attrgetter("arm")):
+        runs, (_, setting, pos, tokens, lr, scale, base) = list(of_arm), arm
+        named = (setting, pos, scale, base, f"{lr:g}", f"{tokens:,}", ", ".join(str(run.seed) for run in runs))
+        cells.append((*named, f"{fmean(run.first for run in runs):.2f}", f"{fmean(run.last for run in runs):.2f}"))
+    if not cells:
+        return []
+    head = ("setting", "scheme", "amplitude", "base", "learning rate", "tokens", "seeds", "first", "last")
+    return [
+        "### Share of the position encoding",
+        "The share of the first norm's input variance that is due to an additive position encoding, at the first and "
+        "the last validation of a run, mean over seeds. `shares.csv` has that of each seed.",
+        markdown(Table("", head, cells)),
+    ]
