@@ -1,9 +1,12 @@
 """The claim map from its plan to its figure, through the real commands."""
 
+import json
 import math
+import re
 import shlex
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import yaml
@@ -29,7 +32,7 @@ def command(folder, *arguments):
 def folder(tmp_path_factory):
     """A folder with a plan of two runs, both trained."""
     folder = tmp_path_factory.mktemp("map")
-    (folder / "text.txt").write_text("".join(f"Line {number} of a text.\n" for number in range(2000)))
+    (folder / "text.txt").write_text("".join(f"Line {number} of a text.\n" for number in range(20_000)))
     arms = ["pos=rope", "pos=sinusoidal pos.scale=0.1"]
     plan = {
         "experiment": "claim_map",
@@ -100,6 +103,19 @@ def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_
     main(["--results", str(kept)])
     page = (kept / "README.md").read_text()
     assert page.count(f"| sinusoidal | 0.1 | 10000 | 0.003 | 40,960 | 0 | {share} | {share} |") == 1
+
+
+def test_what_a_run_loses_on_each_block_is_added_once_and_compared_with_rope(folder, tmp_path):
+    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
+    for _ in range(2):
+        command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", kept, "--paired")
+    losses = {row["pos"]: json.loads(row["losses"]) for row in read_csv(kept / "blocks.csv")}
+    assert len(losses) == len(read_csv(kept / "blocks.csv")) == 2
+    for row in read_csv(kept / "runs.csv"):
+        assert fmean(losses[row["pos"]]) == pytest.approx(float(row["val_loss"]), abs=0.05)
+    difference = fmean(losses["sinusoidal"]) - fmean(losses["rope"])
+    (row,) = re.findall(r"base 10000 \| lr 0.003, base 10000 \| 40,960 \| 0 \| (\S+)", (kept / "README.md").read_text())
+    assert float(row) == pytest.approx(difference, abs=1e-4)
 
 
 @pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Le, Lt
-from pydantic import FiniteFloat
+from annotated_types import Ge, Le, Lt, MinLen
+from pydantic import FiniteFloat, Json
 from scipy import stats
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
@@ -117,6 +117,13 @@ class CopyingRow(RunRow):
     share: Annotated[FiniteFloat, Ge(0), Le(1)]
     own: FiniteFloat
     foreign: FiniteFloat
+
+
+@dataclass(frozen=True)
+class BlockRow(RunRow):
+    """A row of blocks.csv: a run's loss on each block of the validation split (`posenc.evaluation.blocks`)."""
+
+    losses: Json[Annotated[list[FiniteFloat], MinLen(2)]]
 
 
 @dataclass(frozen=True)

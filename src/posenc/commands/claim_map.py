@@ -31,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         action="store_true",
         help="also measure what finished models gain where a window repeats itself",
     )
+    parser.add_argument(
+        "--paired",
+        action="store_true",
+        help="also evaluate finished models on the whole validation split, for the errors of differences",
+    )
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study):
         from posenc.analysis.results import ShareRow, share_rows
 
@@ -39,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measure_ngrams(study, given.ngrams)
         if given.copying:
             measure_copying(study, given.folders, given.cache)
+        if given.paired:
+            measure_blocks(study, given.folders, given.cache)
         if given.todo is None:
             from posenc.report.claim_map import write
 
@@ -74,6 +81,17 @@ def measure_copying(study: "Study", folders: Sequence[Path], cache: Path) -> Non
         return [tuple(round(value, 5) for value in astuple(copying(trained, tokens)))]
 
     add_evaluations(study, folders, cache, "copying.csv", CopyingRow, measured)
+
+
+def measure_blocks(study: "Study", folders: Sequence[Path], cache: Path) -> None:
+    """Add the loss of each finished run on each block of the validation split to blocks.csv."""
+    from posenc.analysis.results import BlockRow
+    from posenc.evaluation.blocks import block_losses
+
+    def measured(trained: "Trained", tokens: "Tokens") -> list[tuple[list[float]]]:
+        return [([round(loss, 4) for loss in block_losses(trained, tokens)],)]
+
+    add_evaluations(study, folders, cache, "blocks.csv", BlockRow, measured)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.claim_map_levels import levels
 from posenc.report.position_shares import position_shares
 from posenc.report.tables import Table, markdown
+from posenc.report.validation_error import validation_error
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_rows
 
@@ -56,6 +57,7 @@ def write(study: Study) -> Path:
         text += [f"## {study.title(corpus)}", *_backbone(study, corpus, backbone, alternatives, unit)]
         for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
+        text += validation_error(study.folder / "blocks.csv", corpus, backbone, alternatives)
         text += copying([row for row in copied if row.corpus == corpus])
         text += position_shares(study.folder / "shares.csv", corpus)
         for tokens, trials in searches(study.on(corpus)).items():
