@@ -5,6 +5,7 @@ import math
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -189,6 +190,25 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     assert {name: [one.lr for one in group] for name, group in alternatives.items()} == {
         "sinusoidal, learning rate 0.003": [0.003, 0.003]
     }
+
+
+def test_a_run_that_no_block_asks_for_is_named_and_left_out_of_the_map(folder, tmp_path, capsys):
+    """RoPE at another learning rate, with a seed and a budget of the backbone."""
+    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
+    main(["--results", str(kept)])
+    page, said = (kept / "README.md").read_text(), capsys.readouterr().err
+    assert said == ""
+    study = Study(kept)
+    (planned,) = (result for result in study.results if result.pos == "rope")
+    other = replace(planned, lr=0.006, val_loss=planned.val_loss - 0.1)
+    (kept / "runs.csv").write_text(table(Result, [*study.results, other]))
+    main(["--results", str(kept)])
+    assert (kept / "README.md").read_text() == page
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"{planned.corpus} pos=rope optim.lr=0.006 pos.base=10000 seed=0, 40,960 tokens" in said
+    assert "sinusoidal" not in said
+    backbone, _ = backbone_of(Study(kept), planned.corpus)
+    assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.003)]
 
 
 def test_the_page_has_the_corpora_in_the_plan_s_order_then_the_others(tmp_path):

@@ -5,7 +5,6 @@ arm's own budget for that loss, interpolated in log D between the arm's budgets.
 schedule, so neither a plateau nor the annealing of the learning rate favours an arm (docs/protocol.md).
 """
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from posenc.analysis.convergence import CONFIDENCE, Estimate, reached, speed_up
-from posenc.analysis.results import BACKBONE, Result
+from posenc.analysis.results import BACKBONE, Key, Result
 from posenc.analysis.study import Study
 from posenc.errors import UserError
 
@@ -63,15 +62,23 @@ class Point:
 
 
 def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
-    """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name."""
+    """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name.
+
+    A result with hyperparameters that no block of the plan asks for is in neither.
+    """
+    results = [result for result in study.on(corpus) if result.setting == BACKBONE]
+    left = {result.key: result.seed for result in results}
+    backbone: set[Key] = set()
     alternatives: dict[str, list[Result]] = {}
     for block in study.plan["blocks"]:
         if "alternative" in block:
             for result in study.of_block(block, corpus):
                 alternatives.setdefault(f"{result.pos}, {block['alternative']}", []).append(result)
-    apart = {result.key for result in itertools.chain(*alternatives.values())}
-    results = (result for result in study.on(corpus) if result.setting == BACKBONE)
-    return [result for result in results if result.key not in apart], alternatives
+                left.pop(result.key, None)
+        elif set(left.values()).intersection(block["seeds"]):  # looking takes seconds: the block's arms are composed
+            backbone |= left.keys() & {result.key for result in study.of_block(block, corpus)}
+            left = {key: seed for key, seed in left.items() if key not in backbone}
+    return [result for result in results if result.key in backbone], alternatives
 
 
 def replaced(backbone: Sequence[Result], alternative: Sequence[Result]) -> list[Result]:

@@ -1,5 +1,6 @@
 """Update and plot the claim map: `python -m posenc.claim_map runs/claim_map`."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
 from posenc.config.command_line import Arguments
+from posenc.errors import printable
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Study
@@ -49,7 +51,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.todo is None:
             from posenc.report.claim_map import write
 
+            if left_out := unplanned(study):
+                notice = f"No block of plan.yaml asks for these runs, which the map leaves out: {'; '.join(left_out)}"
+                print(printable(notice), file=sys.stderr)
             print(f"Results: {write(study)}")
+
+
+def unplanned(study: "Study") -> list[str]:
+    """The runs in the backbone's setting with hyperparameters, a seed or a budget that no block of the plan has."""
+    from posenc.analysis.claim_map import backbone_of
+    from posenc.analysis.results import BACKBONE
+
+    drawn = set()
+    for corpus in study.corpora:
+        backbone, alternatives = backbone_of(study, corpus)
+        drawn |= {result.key for results in (backbone, *alternatives.values()) for result in results}
+    runs = []
+    for result in study.results:
+        if result.setting == BACKBONE and result.key not in drawn:
+            chosen = {"optim.lr": f"{result.lr:g}", "pos.scale": result.scale, "pos.base": result.base}
+            overrides = " ".join(f"{name}={value}" for name, value in chosen.items() if value)
+            runs.append(f"{result.corpus} pos={result.pos} {overrides} seed={result.seed}, {result.tokens:,} tokens")
+    return runs
 
 
 def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
