@@ -83,3 +83,4 @@ def test_what_the_intervals_cover_is_said_wherever_there_is_one(capsys, tmp_path
     export(comparison, tmp_path / "kept")
     assert sentences.COVERAGE in (tmp_path / "kept" / "README.md").read_text()
     assert "not cover other corpora, model sizes or budgets" in sentences.COVERAGE
+    assert "posenc.claim_map compares finished runs of several lengths" in sentences.COVERAGE

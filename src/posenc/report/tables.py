@@ -188,8 +188,8 @@ def published() -> Table:
         "Published results",
         ("source", "trained", "against", "to reach", "speed-up in steps", "differences"),
         PUBLISHED,
-        "Published speed-ups of rotary. None is directly comparable with the runs above: the last column lists the "
-        "differences.",
+        "Published speed-ups of rotary, and studies that found none. None of the figures is directly comparable with "
+        "the runs above: the last column lists the differences.",
     )
 
 
