@@ -227,6 +227,19 @@ def test_the_page_has_the_corpora_in_the_plan_s_order_then_the_others(tmp_path):
     assert study.corpora == ("wiki", "bible", "a")
 
 
+def test_the_plan_for_a_gpu_prints_its_runs_and_leaves_nothing_behind(folder, tmp_path, capsys):
+    """As many trials for RoPE as for the sinusoid, then both at three budgets with two seeds."""
+    plan = shutil.copy(ROOT / "results/claim-map-small/plan.yaml", tmp_path)
+    main(["--results", str(tmp_path), "--todo", f"data.path={folder}/text.txt"])
+    lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    trials = [line for line in lines if "seed=100" in line]
+    for arm in ("pos=rope", "pos=sinusoidal"):
+        assert sum(arm in line for line in trials) == 3 * 3
+        assert sum(arm in line for line in lines if line not in trials) == 3 * 2
+    assert all(trial in lines[: len(trials)] for trial in trials)
+    assert list(tmp_path.iterdir()) == [Path(plan)]
+
+
 def test_a_folder_without_a_plan_is_refused(tmp_path):
     result = python("-m", "posenc.claim_map", "--results", tmp_path)
     assert result.returncode == 2
