@@ -64,7 +64,8 @@ def write(study: Study) -> Path:
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
             if max(map(len, trials.values())) > 1:
                 name = f"search-{corpus}-{tokens}.png"
-                figures.save(search.figure(trials), study.folder / name)
+                chosen = {(result.pos, result.lr, result.scale, result.base) for result in backbone}
+                figures.save(search.figure(trials, chosen), study.folder / name)
                 text += [f"![Expected best of k trials]({name})"]
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
     return file

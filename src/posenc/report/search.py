@@ -1,10 +1,11 @@
 """The hyperparameter search as a figure and a table."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence, Set
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from posenc.analysis.search import Trial, expected_best
 from posenc.report import formatting
@@ -15,23 +16,52 @@ from posenc.report.tables import Table, markdown
 Search = Mapping[str, Sequence[Trial]]
 """The trials of each arm, best first."""
 
+Choice = tuple[str, float, str, str]
+"""An arm and its lr, scale and base."""
+
 
 @matplotlib.rc_context(STYLE)
-def figure(search: Search) -> Figure:
-    """The expected best of k trials by k, one line per arm; every trial as a tick on the left."""
+def figure(search: Search, chosen: Set[Choice]) -> Figure:
+    """The expected best of k trials by k, one line per arm; every trial as a bar at k = 1, a chosen one in a ring.
+
+    Arms with few trials, which have no best of many, are in the table only. Trials above the upper quartile of each arm
+    are cut, and counted at the top.
+
+    Args:
+        search: the trials.
+        chosen: the hyperparameters that other runs have.
+    """
+    longest = max(map(len, search.values()))
+    search = {pos: trials for pos, trials in search.items() if len(trials) >= longest / 2}
     look = looks(list(search))
-    fig = Figure(figsize=(8, 3.6), layout="constrained")
+    fig = Figure(figsize=(8, 4), layout="constrained")
     axes = fig.subplots()
+    best = {pos: expected_best([trial.loss for trial in trials]) for pos, trials in search.items()}
+    quartiles = [float(np.percentile([trial.loss for trial in trials], 75)) for trials in search.values()]
+    low, top = min(losses[-1] for losses in best.values()), max(quartiles + [losses[0] for losses in best.values()])
+    margin = 0.06 * (top - low) + 0.001
     for pos, trials in search.items():
-        best = expected_best([trial.loss for trial in trials])
-        axes.plot(range(1, len(best) + 1), best, color=look[pos].colour, marker="o", markersize=4)
-        axes.plot([0.5] * len(trials), [trial.loss for trial in trials], "_", color=look[pos].colour, markersize=9)
-        label(axes, pos, (len(best), best[-1]), (8, 0), va="center", color=look[pos].colour, fontsize=10)
-    axes.set_title("Expected best of k of an arm's trials, drawn at random", loc="left", fontsize=10)
-    axes.set_xlabel("k, number of trials (bars on the left: single trials)")
+        color, losses = look[pos].colour, [trial.loss for trial in trials]
+        axes.plot(range(1, len(trials) + 1), best[pos], color=color, marker="o", markersize=4, label=pos)
+        axes.plot([1] * len(trials), losses, "_", color=color, markersize=12)
+        used = [trial.loss for trial in trials if (pos, trial.lr, trial.scale, trial.base) in chosen]
+        axes.plot([1] * len(used), used, "o", color=color, markersize=9, fillstyle="none")
+    cut = sum(trial.loss > top + margin for trials in search.values() for trial in trials)
+    if cut:
+        axes.plot(1, top + margin, "^", color="#1c1c1c", markersize=6, clip_on=False)
+        label(axes, f"{cut} above", (1, top + margin), (9, -3), va="top", fontsize=9)
+    axes.set_title(
+        "Expected best of k of an arm's trials, drawn at random\n"
+        "bars at k = 1: single trials; ring: the trial whose hyperparameters the claim map has",
+        loc="left",
+        fontsize=10,
+    )
+    axes.set_xticks(range(1, longest + 1, math.ceil(longest / 10)))
+    axes.set_xlim(1 - 0.03 * longest, longest + 0.03 * longest)
+    axes.set_ylim(low - margin, top + margin)
+    axes.set_xlabel("k, number of trials")
     axes.set_ylabel("validation loss, nats per token")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlim(0, 1.14 * max(map(len, search.values())))
+    fig.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return fig
 
 
