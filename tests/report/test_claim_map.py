@@ -2,17 +2,15 @@ import math
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
-from matplotlib.text import Annotation
 
 from posenc.analysis.claim_map import advantage, backbone_of
 from posenc.analysis.results import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report import formatting
 from posenc.report.claim_map import one_factor, schemes, spread, spread_of_ratio, table, write_up
-from posenc.report.claim_map_figures import advantages, losses
+from posenc.report.claim_map_figures import advantages
 from posenc.report.claim_map_levels import levels
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.conftest import ROOT
@@ -166,20 +164,6 @@ def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_b
     assert marks(above, "^") == [(UNIT, 1.0)] * 3
     without = advantages(advantage(shorter, "rope", "sinusoidal")[-1:], {}, {}, {}).axes[0]
     assert marks(without, "v") == [(16 * UNIT, 2.0)]
-
-
-def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_to_the_arm_s():
-    runs = backbone()
-    points = advantage(runs, "rope", "sinusoidal")
-    (axes,) = losses(runs, points).axes
-    dots = [len(np.asarray(line.get_xdata())) for line in axes.lines if line.get_marker() == "o"]
-    assert sum(dots) == len(runs)
-    arrows = [text for text in axes.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
-    drawn = [point for point in points if 1 < point.advantage.value < math.inf]
-    assert len(arrows) == len(drawn) > 0
-    for arrow, point in zip(arrows, drawn, strict=True):
-        assert arrow.xyann == (point.tokens, point.loss)
-        assert arrow.xy == pytest.approx((point.tokens / point.advantage.value, point.loss))
 
 
 def marks(axes, marker):

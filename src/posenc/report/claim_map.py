@@ -26,6 +26,7 @@ from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.claim_map_levels import levels
+from posenc.report.claim_map_losses import losses
 from posenc.report.position_shares import position_shares
 from posenc.report.tables import Table, markdown
 from posenc.report.validation_error import validation_error
@@ -92,7 +93,7 @@ def _backbone(
     factors = {setting: advantage(of_setting, ARM, BASELINE) for setting, of_setting in changed.items()}
     figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
-    figures.save(claim_map_figures.losses(both, points), study.folder / f"losses-{corpus}.png")
+    figures.save(losses(both, points, alternatives), study.folder / f"losses-{corpus}.png")
     drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
     map_drawn = f"![N over the baseline's tokens]({corpus}.png)"
     return [drawn, *written, map_drawn, *levels(backbone, ngrams), *one_factor(changed, unit)]

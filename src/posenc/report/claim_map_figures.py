@@ -1,8 +1,7 @@
-"""The figures of the claim map: N(D) over the budget, and the final loss of each run."""
+"""The figure of the claim map: N(D) over the budget."""
 
 import itertools
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point
-from posenc.analysis.results import Result
+from posenc.analysis.claim_map import BASELINE, Point
 from posenc.report import formatting
 from posenc.report.figures import STYLE, label
-from posenc.report.looks import looks
 
 PUBLISHED = {
     "Su et al. 2021, BERT's encoding": (8.2e9, 2.2),
@@ -132,58 +129,3 @@ def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float])
     top.set_xticklabels([str(order) for order in inside], fontsize=8)
     top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
     top.minorticks_off()
-
-
-@matplotlib.rc_context(STYLE)
-def losses(results: Sequence[Result], points: Sequence[Point]) -> Figure:
-    """The final loss of each run over its tokens: a dot per run, a line through the means, an arrow for each N(D).
-
-    Args:
-        results: of RoPE and the baseline.
-        points: N(D) of RoPE over the baseline.
-    """
-    look = looks([ARM, BASELINE])
-    fig = Figure(figsize=(8, 4.2), layout="constrained")
-    axes = fig.subplots()
-    _bigram(axes, results)
-    for pos in (BASELINE, ARM):
-        _losses(axes, [result for result in results if result.pos == pos], pos, look[pos].colour)
-    for point in points:
-        if 1 < point.advantage.value < math.inf and point.advantage.seeds > 1:
-            _arrow(axes, point)
-    axes.set_xscale("log")
-    budgets = sorted({result.tokens for result in results})
-    axes.set_xticks(budgets, [f"{tokens / 1e6:.3g}M" for tokens in budgets])
-    axes.minorticks_off()
-    axes.legend(frameon=False)
-    title = f"Each dot is a run, trained to the end of its schedule; arrows: times fewer tokens for {ARM}"
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.set_xlabel("training tokens of the run")
-    axes.set_ylabel("final validation loss, nats per token")
-    return fig
-
-
-def _bigram(axes: Any, results: Sequence[Result]) -> None:
-    loss = statistics.fmean(result.bigram_loss for result in results)
-    if math.isnan(loss):
-        return
-    axes.axhline(loss, color="#8c8c8c", linewidth=0.9, linestyle=(0, (2, 2)))
-    label(axes, "bigram model", (0.5, loss), (0, 3), xycoords=("axes fraction", "data"), ha="center", color="#606060")
-
-
-def _losses(axes: Any, results: Sequence[Result], name: str, colour: str) -> None:
-    by_budget: dict[int, list[float]] = {}
-    for result in sorted(results, key=lambda result: result.tokens):
-        by_budget.setdefault(result.tokens, []).append(result.val_loss)
-    for tokens, losses in by_budget.items():
-        axes.plot([tokens] * len(losses), losses, "o", color=colour, markersize=5, alpha=0.65, markeredgewidth=0)
-    means = [statistics.fmean(losses) for losses in by_budget.values()]
-    axes.plot([*by_budget], means, color=colour, linewidth=1.6, label=name)
-
-
-def _arrow(axes: Any, point: Point) -> None:
-    needed = point.tokens / point.advantage.value
-    axes.annotate(
-        "", (needed, point.loss), (point.tokens, point.loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"}
-    )
-    label(axes, f"{point.advantage.value:.2f}x", (needed, point.loss), (-3, -3), ha="right", va="top", color="#1c1c1c")

@@ -1,0 +1,128 @@
+"""The figure of the claim map's final losses: a dot for each run, and N(D) as arrows between two lines."""
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from posenc.analysis.claim_map import ARM, BASELINE, Point
+from posenc.analysis.results import Result
+from posenc.report.figures import STYLE, label
+from posenc.report.looks import looks
+
+
+@matplotlib.rc_context(STYLE)
+def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Mapping[str, Sequence[Result]]) -> Figure:
+    """The final loss of each run over its tokens, and beside it the same on the scale of the budgets in `compared`.
+
+    Args:
+        results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
+        points: N(D) of RoPE over the baseline; an arrow each, in the last panel.
+        alternatives: runs of these arms with other hyperparameters, by name; hollow.
+    """
+    near = compared(points)
+    enlarged = 1 < len(near) < len(points)
+    fig = Figure(figsize=(8, 4.4), layout="constrained")
+    *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
+    for axes in drawn:
+        _runs(axes, results, alternatives)
+        over_budgets(axes, {result.tokens for result in results})
+        axes.set_xlabel("training tokens of the run")
+    arrows = [point for point in (near if enlarged else points) if 1 < point.advantage.value < math.inf]
+    arrows = [point for point in arrows if point.advantage.seeds > 1]
+    for point in arrows:
+        _arrow(closest, point)
+    _bigram(drawn[0], results)
+    if enlarged:
+        tokens = {point.tokens for point in near}
+        shown = [result for result in (*results, *itertools.chain(*alternatives.values())) if result.tokens in tokens]
+        _enlarge(closest, shown, arrows)
+        (left, right), (low, high) = closest.get_xlim(), closest.get_ylim()
+        drawn[0].indicate_inset((left, low, right - left, high - low), edgecolor="#1c1c1c")
+        closest.set_title("the frame on the left, enlarged", loc="left", fontsize=9)
+    drawn[0].set_ylabel("final validation loss, nats per token")
+    fig.suptitle(
+        "Each dot is a run, trained to the end of its schedule; lines: medians over seeds\n"
+        f"arrows: how many times fewer tokens {titled(ARM)} needs for the same loss",
+        fontsize=10,
+    )
+    fig.legend(*closest.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return fig
+
+
+def compared(points: Sequence[Point]) -> list[Point]:
+    """Those off the plateau at which no seed of the baseline ends above RoPE's smallest budget.
+
+    Before them the baseline's loss falls too steeply to show how near the arms are.
+    """
+    return [point for point in points if not point.plateau and math.inf not in point.by_seed.values()]
+
+
+def over_budgets(axes: Any, budgets: set[int]) -> None:
+    """A logarithmic axis of tokens with a tick at each budget."""
+    axes.set_xscale("log")
+    axes.set_xticks(sorted(budgets), [f"{tokens / 1e6:.3g}M" for tokens in sorted(budgets)], fontsize=9)
+    axes.minorticks_off()
+
+
+def titled(name: str) -> str:
+    """A name as the text has it: RoPE for the arm."""
+    return re.sub(rf"\b{ARM}\b", "RoPE", name)
+
+
+def hollow(names: Iterable[str]) -> dict[str, str]:
+    """A marker for each name, the same for arms with the same alternative (what the name has after its comma)."""
+    changes = {name: name.partition(", ")[2] for name in names}
+    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("Dsph"), strict=False))
+    return {name: markers[change] for name, change in changes.items()}
+
+
+def _runs(axes: Any, results: Sequence[Result], alternatives: Mapping[str, Sequence[Result]]) -> None:
+    look = looks([ARM, BASELINE])
+    for pos in (BASELINE, ARM):
+        by_budget: dict[int, list[float]] = {}
+        for result in sorted(results, key=lambda result: result.tokens):
+            if result.pos == pos:
+                by_budget.setdefault(result.tokens, []).append(result.val_loss)
+        medians = [statistics.median(found) for found in by_budget.values()]
+        axes.plot([*by_budget], medians, color=look[pos].colour, linewidth=1.6, label=titled(pos))
+        for tokens, found in by_budget.items():
+            dot = {"markersize": 5, "alpha": 0.65, "markeredgewidth": 0}
+            axes.plot([tokens] * len(found), found, "o", color=look[pos].colour, **dot)
+    for name, marker in hollow(alternatives).items():
+        own = alternatives[name]
+        budgets, ends = [result.tokens for result in own], [result.val_loss for result in own]
+        colour = look[own[0].pos].colour
+        axes.plot(budgets, ends, marker, color=colour, markersize=5, fillstyle="none", label=titled(name))
+
+
+def _bigram(axes: Any, results: Sequence[Result]) -> None:
+    loss = statistics.fmean(result.bigram_loss for result in results)
+    if math.isnan(loss):
+        return
+    axes.axhline(loss, color="#8c8c8c", linewidth=0.9, linestyle=(0, (2, 2)))
+    at = {"xycoords": ("axes fraction", "data"), "ha": "right", "fontsize": 9, "color": "#606060"}
+    label(axes, "bigram model", (1, loss), (0, 3), **at)
+
+
+def _arrow(axes: Any, point: Point) -> None:
+    """From the baseline's budget to RoPE's, at the baseline's median loss; N above its middle."""
+    loss, needed = statistics.median(point.losses.values()), point.tokens / point.advantage.value
+    axes.annotate("", (needed, loss), (point.tokens, loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"})
+    middle = math.sqrt(needed * point.tokens)
+    label(axes, f"{point.advantage.value:.2f}x", (middle, loss), (0, 3), ha="center", fontsize=9, color="#1c1c1c")
+
+
+def _enlarge(axes: Any, results: Sequence[Result], arrows: Sequence[Point]) -> None:
+    """Limits that some runs fill, and the arrows."""
+    ends = [result.val_loss for result in results]
+    low, high = min(ends), max(ends)
+    axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
+    tokens = [result.tokens for result in results]
+    first = min([*tokens, *(point.tokens / point.advantage.value for point in arrows)])
+    axes.set_xlim(first / 1.15, max(tokens) * 1.15)

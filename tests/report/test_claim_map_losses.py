@@ -1,0 +1,91 @@
+"""What the figure of the final losses draws."""
+
+import math
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.text import Annotation, Text
+
+from posenc.analysis.claim_map import advantage
+from posenc.report.claim_map_losses import compared, hollow, losses
+from tests.analysis.test_claim_map import SLOW, UNIT, backbone
+
+SLOWER = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
+
+
+def panels(runs, alternatives=None):
+    return losses(runs, advantage(runs, "rope", "sinusoidal"), alternatives or {}).axes
+
+
+def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_to_the_arm_s():
+    runs = backbone()
+    points = advantage(runs, "rope", "sinusoidal")
+    left, right = panels(runs)
+    for axes in (left, right):
+        assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == len(runs)
+    arrows = [text for text in right.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
+    drawn = [point for point in points if 1 < point.advantage.value < math.inf]
+    assert len(arrows) == len(drawn) > 0
+    for arrow, point in zip(arrows, drawn, strict=True):
+        loss = statistics.median(point.losses.values())
+        assert arrow.xyann == (point.tokens, loss)
+        assert arrow.xy == pytest.approx((point.tokens / point.advantage.value, loss))
+    assert [text.get_text() for text in right.texts if text.get_text()] == ["1.60x"] * len(drawn)
+
+
+def test_a_line_passes_through_the_medians_so_that_one_slow_seed_does_not_bend_it():
+    (line,) = (line for line in panels(SLOWER)[0].lines if line.get_label() == "sinusoidal")
+    ends = sorted(run.val_loss for run in SLOWER if (run.pos, run.tokens) == ("sinusoidal", SLOW[2]))
+    assert dict(line.get_xydata())[SLOW[2]] == ends[1] < np.mean(ends) - 0.1
+
+
+def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm():
+    found = [replace(run, val_loss=run.val_loss - 0.05, lr=0.001) for run in backbone() if run.tokens == 16 * UNIT]
+    names = {"rope": "rope, learning rate 0.001", "sinusoidal": "sinusoidal, learning rate 0.001"}
+    alternatives = {name: [run for run in found if run.pos == pos] for pos, name in names.items()}
+    for axes in panels(backbone(), alternatives):
+        drawn = {line.get_label(): line for line in axes.lines}
+        for pos, label in (("rope", "RoPE"), ("sinusoidal", "sinusoidal")):
+            marks = drawn[f"{label}, learning rate 0.001"]
+            assert marks.get_xydata().tolist() == [[run.tokens, run.val_loss] for run in found if run.pos == pos]
+            assert (marks.get_fillstyle(), marks.get_linestyle()) == ("none", "None")
+            assert marks.get_color() == drawn[label].get_color()
+
+
+def test_the_same_alternative_of_both_arms_has_one_marker_and_another_has_another():
+    rope, sinusoidal, higher = hollow(["rope, rate 0.003", "sinusoidal, rate 0.003", "sinusoidal, rate 0.006"]).values()
+    assert rope == sinusoidal != higher
+
+
+def test_the_budgets_at_which_the_arms_are_compared_are_those_that_no_seed_ends_too_high_for():
+    points = advantage(SLOWER, "rope", "sinusoidal")
+    assert [point.tokens for point in compared(points)] == [units * UNIT for units in (2, 8, 16)]
+    on_plateau = advantage([replace(run, bigram_loss=1.9) for run in SLOWER], "rope", "sinusoidal")
+    assert [point.tokens for point in compared(on_plateau)] == [units * UNIT for units in (8, 16)]
+
+
+def test_the_second_panel_shows_every_run_of_these_budgets_and_every_arrow():
+    runs = [replace(run, bigram_loss=1.9) for run in SLOWER]
+    points = advantage(runs, "rope", "sinusoidal")
+    _, right = panels(runs)
+    low, high = right.get_ylim()
+    shown = {point.tokens for point in compared(points)}
+    ends = [run.val_loss for run in runs if run.tokens in shown]
+    assert low < min(ends) < max(ends) < high
+    assert high - low == pytest.approx(1.16 * (max(ends) - min(ends)))
+    left, end = right.get_xlim()
+    assert 4 * UNIT < left < 8 * UNIT / 1.6
+    assert 16 * UNIT < end < 20 * UNIT
+
+
+def test_where_one_budget_can_be_compared_there_is_one_panel():
+    assert len(panels(backbone(budgets=(1, 2)))) == 1
+    assert len(panels(backbone(budgets=(1, 2, 4)))) == 2
+
+
+def test_no_text_is_smaller_than_nine_points():
+    runs = backbone()
+    fig = losses(runs, advantage(runs, "rope", "sinusoidal"), {})
+    assert min(float(text.get_fontsize()) for text in fig.findobj(Text) if text.get_text()) >= 9
