@@ -2,15 +2,11 @@ import math
 import re
 from dataclasses import replace
 
-import pytest
-from matplotlib.collections import LineCollection
-
 from posenc.analysis.claim_map import advantage, backbone_of
 from posenc.analysis.results import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report import formatting
 from posenc.report.claim_map import one_factor, schemes, spread, spread_of_ratio, table, write_up
-from posenc.report.claim_map_figures import advantages
 from posenc.report.claim_map_levels import levels
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.conftest import ROOT
@@ -152,20 +148,3 @@ def test_the_headline_and_the_documents_have_the_ratios_of_the_claim_map():
         assert f"{low:.2f} to {high:.2f})" in pages["README.md"]
         for page in RATIOS:
             assert formatting.interval(point.advantage, 2) in pages[page], page
-
-
-def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_bound():
-    runs = with_loss(("sinusoidal", 2, 16 * UNIT), 1.31)
-    shorter = [run for run in runs if run.pos != "rope" or run.seed < 2 or run.tokens <= 8 * UNIT]
-    first, *_, last = advantage(runs, "rope", "sinusoidal")
-    above = advantages([first, last], {}, {}, {}).axes[0]
-    (bar,) = (drawn for drawn in above.collections if isinstance(drawn, LineCollection))
-    assert bar.get_segments()[0][:, 1] == pytest.approx(last.advantage.interval)
-    assert marks(above, "^") == [(UNIT, 1.0)] * 3
-    without = advantages(advantage(shorter, "rope", "sinusoidal")[-1:], {}, {}, {}).axes[0]
-    assert marks(without, "v") == [(16 * UNIT, 2.0)]
-
-
-def marks(axes, marker):
-    drawn = [line for line in axes.lines if line.get_marker() == marker]
-    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in drawn]

@@ -78,8 +78,8 @@ def _backbone(
     """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
     results = study.on(corpus)
     points = advantage(backbone, ARM, BASELINE)
-    others = {other: advantage(backbone, ARM, other) for other in OTHERS}
-    others = {f"against {other}": found for other, found in others.items() if len(found) > 1}  # else in schemes()
+    against = {f"against {other}": advantage(backbone, ARM, other) for other in OTHERS}
+    others = {name: found for name, found in against.items() if len(found) > 1}  # else in schemes()
     others |= {
         f"with {name}": advantage(replaced(backbone, found), ARM, BASELINE) for name, found in alternatives.items()
     }
@@ -91,6 +91,7 @@ def _backbone(
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
     factors = {setting: advantage(of_setting, ARM, BASELINE) for setting, of_setting in changed.items()}
+    factors |= {name: found for name, found in against.items() if len(found) == 1}
     figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
     figures.save(losses(both, points, alternatives), study.folder / f"losses-{corpus}.png")

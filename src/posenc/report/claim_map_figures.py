@@ -1,7 +1,8 @@
-"""The figure of the claim map: N(D) over the budget."""
+"""The figure of the claim map: N(D) over the budget, the gap in nats, and N in other settings and publications."""
 
 import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,24 +10,26 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation
 
 from posenc.analysis.claim_map import BASELINE, Point
 from posenc.report import formatting
+from posenc.report.claim_map_losses import hollow, over_budgets, titled
 from posenc.report.figures import STYLE, label
 
 PUBLISHED = {
-    "Su et al. 2021, BERT's encoding": (8.2e9, 2.2),
-    "EleutherAI 2021, learned, a quarter into its run": (7.5e9, 1.32),
-    "modded-nanogpt 2024, learned": (6.4e9, 1.19),
-    "Press et al. 2021, sinusoidal: equal final loss": (21e9, 1.0),  # no ratio is published; that loss gives 1
+    "Su et al. 2021, BERT's encoding, 8.2B": 2.2,
+    "EleutherAI 2021, learned, a quarter into its run, 7.5B": 1.32,
+    "modded-nanogpt 2024, learned, 6.4B": 1.19,
+    "Press et al. 2021, sinusoidal: equal final loss, 21B": 1.0,  # no ratio is published; that loss gives 1
 }
-"""The baseline's tokens to a loss, and how many times fewer the rotary arm needed, by source and baseline.
+"""How many times fewer tokens the rotary arm needed, by source, baseline and the baseline's tokens.
 
 With other texts, tokenizers, sizes and baselines, and one seed each (docs/claims.md).
 """
 
-
-_MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#56b4e9", "#7f7f7f"), "#b0b0b0"
+_RATIOS = (0.3, 0.4, 0.6, 0.8, 1, 1.2, 1.5, 2, 3, 4, 6, 10)
+_MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#0072b2", "#7f7f7f"), "#b0b0b0"
 
 
 @matplotlib.rc_context(STYLE)
@@ -36,55 +39,88 @@ def advantages(
     factors: Mapping[str, Sequence[Point]],
     ngrams: Mapping[int, float],
 ) -> Figure:
-    """N(D) and, below it, the gap in nats at equal D, over the baseline's tokens.
+    """N(D) and the gap in nats at equal D, over the baseline's tokens; below them, N by setting and by publication.
 
     Args:
         main: RoPE over the baseline.
-        others: RoPE over other baselines, by name; thin lines.
-        factors: RoPE over the baseline in settings with one difference from the backbone, by setting; dots.
+        others: RoPE over other baselines, or with other hyperparameters of an arm, by name; thin lines.
+        factors: RoPE over one baseline, by what differs from `main`; a row per budget.
         ngrams: validation losses of n-gram models by order, marked on the upper axis.
     """
-    fig = Figure(figsize=(8, 6.4), layout="constrained")
-    above, below = fig.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
-    title = f"How many times fewer tokens RoPE needs than {BASELINE}"
-    marks = "rings: seeds; bars: 95 % intervals; triangles: bounds; stars: published, other models and baselines"
-    above.set_title(f"{title}\n{marks}", loc="left", fontsize=10)
-    above.axhline(1, color="#1c1c1c", linewidth=0.9)
-    measured = [(name, points) for name, points in others.items() if points]
-    for color, (name, points) in zip(itertools.cycle(_THIN), measured, strict=False):
-        _line(above, points, color, name, linewidth=1, marker="o", markersize=3)
-    _seeds_of(above, main)
-    _line(above, main, _MAIN, f"against {BASELINE}", linewidth=2.2, marker="o", markersize=5)
-    for setting, points in factors.items():
-        _dots(above, points, setting)
-    for source, at in PUBLISHED.items():
-        above.plot(*at, marker="*", markersize=11, color="#404040", linestyle="none")
-        label(above, source, at, (-8, 3), ha="right", color="#404040")
-    if above.get_legend_handles_labels()[0]:
-        above.legend(loc="upper right", fontsize=9)
-    above.set_xscale("log")
-    above.set_yscale("log")
-    above.set_ylim(top=max(4.5, above.get_ylim()[1]))  # leaves room for the legend above the published points
-    above.set_ylabel("N, times fewer tokens")
-    above.yaxis.set_major_locator(FixedLocator([0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 6]))
-    above.yaxis.set_major_formatter("{x:g}")
-    above.yaxis.set_minor_locator(NullLocator())
+    rows = {
+        f"{titled(name)}, {point.tokens / 1e6:.3g}M{' (plateau)' if point.plateau else ''}": point
+        for name, points in factors.items()
+        for point in points
+    }
+    heights = (6.2, 0.6 + 0.19 * (3 + len(rows) + len(PUBLISHED)))
+    fig = Figure(figsize=(8, sum(heights)), layout="constrained")
+    parts: Any = fig.subfigures(2, 1, height_ratios=heights)
+    upper, lower = parts
+    above, below = upper.subplots(2, 1, sharex=True, height_ratios=(2.2, 1))
+    over_budgets(above, {point.tokens for point in main})
+    _over_tokens(above, main, others)
     _ngram_axis(above, main, ngrams)
     _gaps(below, main)
-    below.set_xlabel(f"tokens that {BASELINE} was trained on")
-    below.set_ylabel("nats per token\nbehind RoPE")
+    _rows(lower.subplots(), rows)
+    upper.suptitle(
+        f"How many times fewer tokens RoPE needs than {BASELINE}\n"
+        "rings: seeds; bars: 95 % intervals; triangles: N is higher or lower than this\n"
+        "light grey: the baseline is on the bigram model's plateau",
+        fontsize=10,
+    )
     return fig
 
 
-def _line(axes: Any, points: Sequence[Point], color: str, name: str, **style: Any) -> None:
-    """A labelled line through the finite points; grey where the baseline is on the plateau."""
+def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> None:
+    axes.axhline(1, color="#1c1c1c", linewidth=0.9)
+    _seeds_of(axes, main)
+    _line(axes, main, f"against {BASELINE}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
+    for point in [point for point in main if not point.advantage.value][-1:]:
+        text = f"below {_bound(point):.2g}: not reached\nby RoPE's largest budget"
+        label(axes, text, (point.tokens, _bound(point)), (10, -8), ha="right", va="top", fontsize=9, color=_MAIN)
+    measured = {name: points for name, points in others.items() if points}
+    markers = hollow(measured)
+    for place, (color, (name, points)) in enumerate(zip(itertools.cycle(_THIN), measured.items(), strict=False), 1):
+        beside = axes.transData + ScaledTranslation(4 * place / 72, 0, axes.figure.dpi_scale_trans)  # may be equal
+        style = {"color": color, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}
+        _line(axes, points, titled(name), linewidth=1, marker=markers[name], **style)
+        for point in points:
+            axes.plot(point.tokens, _bound(point), _marker(point, "v", "", "^"), **style)
+    drawn = itertools.chain(main, *measured.values())
+    axes.update_datalim([(point.tokens, _bound(point)) for point in drawn])  # matplotlib leaves out what is moved
+    axes.set_yscale("log")
+    _ratios(axes.yaxis)
+    axes.set_ylim(min(0.6, axes.get_ylim()[0]), 1.1 * axes.get_ylim()[1])
+    axes.set_ylabel("N, times fewer tokens")
+    axes.margins(x=0.06)
+    axes.legend(fontsize=9)
+
+
+def _bound(point: Point) -> float:
+    """N, or a bound of it: the geometric mean over seeds, with its bound for a seed that has no N."""
+    seeds = [{math.inf: point.above, 0: point.below}.get(value, value) for value in point.by_seed.values()]
+    return math.exp(np.log(seeds).mean())
+
+
+def _marker(point: Point, lower: str, finite: str, higher: str) -> str:
+    """The marker of an upper bound, of N, or of a lower bound."""
+    return {math.inf: higher, 0: lower}.get(point.advantage.value, finite)
+
+
+def _ratios(axis: Any) -> None:
+    axis.set_major_locator(FixedLocator(_RATIOS))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
+
+
+def _line(axes: Any, points: Sequence[Point], name: str, **style: Any) -> None:
+    """A labelled line through the finite points; dashed to an upper bound."""
+    name = f"{name}, {formatting.seeds_from([point.advantage.seeds for point in points])}"
     known = [point for point in points if 0 < point.advantage.value < math.inf]
-    if not known:
-        return
-    name = f"{name}, {formatting.seeds_from([point.advantage.seeds for point in known])}"
-    axes.plot([p.tokens for p in known], [p.advantage.value for p in known], color=color, label=name, **style)
-    early = [point for point in known if point.plateau]
-    axes.plot([p.tokens for p in early], [p.advantage.value for p in early], color=_GREY, **style, zorder=3)
+    axes.plot([point.tokens for point in known], [point.advantage.value for point in known], label=name, **style)
+    falling = [point for point in points if point.advantage.value < math.inf]
+    dashed = {**style, "marker": "", "linestyle": (0, (2, 2)), "linewidth": 1}
+    axes.plot([point.tokens for point in falling], [_bound(point) for point in falling], **dashed)
 
 
 def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
@@ -100,22 +136,46 @@ def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
             )
 
 
-def _dots(axes: Any, points: Sequence[Point], name: str) -> None:
-    for point in points:
-        if 0 < point.advantage.value < math.inf:
-            color = _GREY if point.plateau else "#606060"
-            axes.plot(point.tokens, point.advantage.value, "o", color=color, markersize=4)
-            at = (point.tokens, point.advantage.value)
-            label(axes, name, at, (-6, 0), fontsize=7, ha="right", va="center", color=color)
+def _rows(axes: Any, rows: Mapping[str, Point]) -> None:
+    """A dot with its interval, or a triangle at its bound, for each of our settings; a star for each publication."""
+    color = "#303030"
+    for at, point in enumerate(rows.values()):
+        look = {"color": _GREY if point.plateau else color, "markersize": 5}
+        axes.plot(_bound(point), at, _marker(point, "<", "o", ">"), **look)
+        if point.advantage.interval:
+            axes.hlines(at, *point.advantage.interval, color=color, linewidth=1.2)
+    first = len(rows) + 1
+    published = range(first, first + len(PUBLISHED))
+    axes.plot([*PUBLISHED.values()], published, "*", color=color, markersize=9)
+    axes.axvline(1, color="#1c1c1c", linewidth=0.9, zorder=1)
+    axes.set_yticks([*range(len(rows)), *published], [*rows, *PUBLISHED], fontsize=9)
+    axes.set_ylim(published[-1] + 0.7, -1.5)
+    axes.margins(x=0.06)
+    headings = {"One difference": -1} if rows else {}
+    for text, line in {**headings, "Published, of other models and taken in other ways": first - 1}.items():
+        white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        style = {"xycoords": ("subfigure fraction", "data"), "fontsize": 9, "fontweight": "bold", "bbox": white}
+        label(axes, text, (0.01, line), (0, 0), va="center", **style)
+    axes.set_xscale("log")
+    _ratios(axes.xaxis)
+    axes.set_xlabel("N, times fewer tokens (beside each name: the baseline's)")
 
 
 def _gaps(axes: Any, points: Sequence[Point]) -> None:
-    """Lines over the tokens; grey where the baseline is on the plateau."""
-    known = [(point.tokens, point.gap, point.plateau) for point in points if point.gap is not None]
+    """A ring per seed and a line through the medians; grey where the baseline is on the plateau."""
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    for drawn, color in ((known, _MAIN), ([point for point in known if point[2]], _GREY)):
-        tokens, gaps = [point[0] for point in drawn], [point[1] for point in drawn]
-        axes.plot(tokens, gaps, color=color, linewidth=2.2, marker="o", markersize=5)
+    own = [point for point in points if point.own]
+    gaps = [[point.losses[seed] - loss for seed, loss in point.own.items()] for point in own]
+    axes.plot([point.tokens for point in own], [statistics.median(seeds) for seeds in gaps], color=_MAIN, linewidth=1.6)
+    for point, seeds in zip(own, gaps, strict=True):
+        color = _GREY if point.plateau else _MAIN
+        axes.plot([point.tokens] * len(seeds), seeds, "o", color=color, markersize=6, fillstyle="none")
+    axes.set_yscale("symlog", linthresh=0.1)
+    axes.yaxis.set_major_locator(FixedLocator([-1, -0.3, -0.1, -0.05, 0, 0.05, 0.1, 0.3, 1]))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylabel("nats per token behind\nRoPE (line: medians),\nlog. beyond ±0.1")
+    axes.set_xlabel(f"tokens that {BASELINE} was trained on")
 
 
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
@@ -126,6 +186,6 @@ def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float])
     inside = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
     top = axes.secondary_xaxis("top")
     top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in inside.values()])
-    top.set_xticklabels([str(order) for order in inside], fontsize=8)
-    top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=8, loc="left")
+    top.set_xticklabels([str(order) for order in inside], fontsize=9)
+    top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=9, loc="left")
     top.minorticks_off()

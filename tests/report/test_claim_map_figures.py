@@ -1,0 +1,107 @@
+"""What the figures of the claim map draw."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.text import Text
+
+from posenc.analysis.claim_map import advantage
+from posenc.report.claim_map_figures import PUBLISHED, advantages
+from tests.analysis.test_claim_map import SLOW, UNIT, backbone
+
+
+def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_bound():
+    runs = [
+        replace(run, val_loss=1.31) if (run.pos, run.seed, run.tokens) == ("sinusoidal", 2, 16 * UNIT) else run
+        for run in backbone()
+    ]
+    first, *_, last = advantage(runs, "rope", "sinusoidal")
+    above = drawn([first, last])[0]
+    (bar,) = (drawn for drawn in above.collections if isinstance(drawn, LineCollection))
+    assert bar.get_segments()[0][:, 1] == pytest.approx(last.advantage.interval)
+    assert marks(above, "^") == [(UNIT, 1.0)] * 3
+
+
+def test_a_budget_that_rope_does_not_reach_is_a_triangle_at_the_end_of_a_dashed_line_and_named():
+    above = drawn(shorter())[0]
+    assert marks(above, "v") == [(16 * UNIT, 2.0)] * 3
+    (dashed,) = (line for line in above.lines if line.is_dashed())
+    assert points_of(dashed)[-2:] == [(8 * UNIT, pytest.approx(1.6)), (16 * UNIT, 2.0)]
+    (text,) = above.texts
+    assert text.get_text().startswith("below 2: not reached")
+    assert text.xy == (16 * UNIT, 2.0)
+    assert above.get_ylim()[0] <= 0.6
+
+
+def test_a_line_with_other_hyperparameters_is_hollow_with_its_bounds_too():
+    above = drawn(advantage(backbone(), "rope", "sinusoidal"), others={"with rope, learning rate 0.003": shorter()})[0]
+    (line,) = (line for line in above.lines if line.get_label() == "with RoPE, learning rate 0.003, 3 seeds")
+    assert line.get_fillstyle() == "none"
+    assert points_of(line) == [(units * UNIT, pytest.approx(1.6)) for units in (2, 4, 8)]
+    assert marks(above, "v") == [(16 * UNIT, 2.0)]
+
+
+def test_a_setting_without_an_n_is_a_triangle_at_its_bound_and_one_with_an_n_a_dot():
+    points = advantage(backbone(), "rope", "sinusoidal")
+    first, *_, last = points
+    plateau = replace(first, plateau=True)
+    rows = drawn(points, factors={"attention=linear": [plateau], "against t5": [last], "short": shorter()[-1:]})[2]
+    names = ["attention=linear, 1.23M (plateau)", "against t5, 19.7M", "short, 19.7M", *PUBLISHED]
+    assert [tick.get_text() for tick in rows.get_yticklabels()] == names
+    assert marks(rows, ">") == [(1.0, 0)]
+    assert marks(rows, "o") == [(pytest.approx(1.6), 1)]
+    assert marks(rows, "<") == [(2.0, 2)]
+    (bar,) = (found for found in rows.collections if isinstance(found, LineCollection))
+    assert bar.get_segments()[0][:, 0] == pytest.approx(last.advantage.interval)
+
+
+def test_a_bound_over_seeds_of_which_some_have_an_n_is_their_geometric_mean():
+    runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
+    point = advantage(runs, "rope", "sinusoidal")[2]
+    assert sorted(point.by_seed.values()) == [pytest.approx(1.6), pytest.approx(1.6), math.inf]
+    rows = drawn([point], factors={"against learned": [point]})[2]
+    assert marks(rows, ">") == [(pytest.approx((1.6 * 1.6 * 4) ** (1 / 3)), 0)]
+
+
+def test_each_published_ratio_is_a_star_in_its_row():
+    rows = drawn(shorter())[2]
+    (stars,) = (line for line in rows.lines if line.get_marker() == "*")
+    names = [tick.get_text() for tick in rows.get_yticklabels()]
+    assert {names[i]: x for i, (x, _) in enumerate(points_of(stars))} == PUBLISHED
+    assert [y for _, y in points_of(stars)] == list(rows.get_yticks())
+
+
+def test_the_gap_is_a_ring_for_each_seed_and_a_line_through_the_medians():
+    runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
+    points = advantage(runs, "rope", "sinusoidal")
+    below = drawn(points)[1]
+    _, line, *rings = below.lines
+    gaps = [[point.losses[seed] - point.own[seed] for seed in point.own] for point in points]
+    assert [y for _, y in points_of(line)] == [sorted(seeds)[1] for seeds in gaps]
+    assert [[y for _, y in points_of(ring)] for ring in rings] == gaps
+
+
+def test_no_text_is_smaller_than_nine_points():
+    points = advantage(backbone(), "rope", "sinusoidal")
+    fig = advantages(points, {"with rope, slow": shorter()}, {"against t5": points[:1]}, {2: 2.0, 3: 1.8})
+    assert min(float(text.get_fontsize()) for text in fig.findobj(Text) if text.get_text()) >= 9
+
+
+def shorter():
+    """N where RoPE has not been trained on the baseline's largest budget."""
+    return advantage([run for run in backbone() if run.pos != "rope" or run.tokens <= 8 * UNIT], "rope", "sinusoidal")
+
+
+def drawn(main, others=None, factors=None):
+    """The panels: N over tokens, the gap, and the rows."""
+    return advantages(main, others or {}, factors or {}, {}).axes
+
+
+def points_of(line):
+    return [(float(x), float(y)) for x, y in line.get_xydata()]
+
+
+def marks(axes, marker):
+    return [points_of(line)[0] for line in axes.lines if line.get_marker() == marker]
