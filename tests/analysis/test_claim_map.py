@@ -138,6 +138,10 @@ def test_a_seed_that_was_not_trained_as_long_as_the_others_is_no_bound():
     assert not found[2].bound
 
 
+def test_the_trend_of_two_seeds_has_no_interval():
+    assert slope(advantage(backbone(seeds=2), "rope", "sinusoidal")).interval is None
+
+
 def test_two_budgets_are_no_trend():
     assert trend(advantage(backbone(budgets=(1, 2, 4, 8)), "rope", "sinusoidal")) is not None
     assert trend(advantage(backbone(budgets=(1, 2, 4)), "rope", "sinusoidal")) is None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from posenc.analysis.convergence import CONFIDENCE, Estimate, reached, speed_up
+from posenc.analysis.convergence import CONFIDENCE, SEEDS_FOR_A_VERDICT, Estimate, reached, speed_up
 from posenc.analysis.results import BACKBONE, Key, Result
 from posenc.analysis.study import Study
 from posenc.errors import UserError
@@ -182,7 +182,8 @@ def trend(points: Sequence[Point]) -> Trend | None:
     x, y = np.concatenate([values - values.mean(0) for values in logs]).T
     fit = stats.linregress(x, y)
     margin = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * fit.stderr * math.sqrt((len(x) - 2) / freedom)
-    slope = Estimate(float(fit.slope), len(seeds), (float(fit.slope - margin), float(fit.slope + margin)))
+    interval = (float(fit.slope - margin), float(fit.slope + margin)) if len(seeds) >= SEEDS_FOR_A_VERDICT else None
+    slope = Estimate(float(fit.slope), len(seeds), interval)
     log_tokens, log_n = np.concatenate(logs).mean(0)
     return Trend(slope, len(x), (float(log_tokens), float(log_n)))
 

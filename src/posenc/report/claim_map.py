@@ -116,7 +116,7 @@ def write_up(
         written.append(table(points, unit))
     for name, against in others.items():
         if against:
-            written += [f"{name.capitalize()}:", table(against, unit)]
+            written += [f"{name[0].upper()}{name[1:]}:", table(against, unit)]
     if changed := growth(points):
         before, after, factor = changed
         written.append(
