@@ -24,7 +24,7 @@ def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]
     if not rows:
         return []
     return [
-        f"### Tokens of {BASELINE} to a loss of {ARM}",
+        "### Tokens to the same loss",
         "N above asks for RoPE's tokens to the sinusoid's final loss. This table asks for the sinusoid's tokens, "
         "interpolated between its budgets, to the final loss of each of RoPE's, and of both arms' tokens to the loss "
         "of an n-gram model. A lower bound (over) stands where the sinusoid's largest budget is not enough, or RoPE's "
