@@ -6,8 +6,10 @@ from posenc.analysis.claim_map import advantage, backbone_of
 from posenc.analysis.results import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report import formatting
-from posenc.report.claim_map import one_factor, schemes, spread, spread_of_ratio, table, write_up
+from posenc.report.claim_map import write_up
 from posenc.report.claim_map_levels import levels
+from posenc.report.claim_map_tables import one_factor, schemes, table
+from posenc.report.spread import spread, spread_of_ratio
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.conftest import ROOT
 

@@ -1,0 +1,87 @@
+"""The tables of the claim map: by budget, by setting, and of every scheme."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from posenc.analysis.claim_map import ARM, Point, advantage
+from posenc.analysis.convergence import mean
+from posenc.analysis.results import Result
+from posenc.report import formatting
+from posenc.report.tables import Table, markdown
+
+HEAD = (
+    *("tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "minus RoPE's, nats"),
+    "times fewer tokens (95 % interval)",
+)
+"""Of a table of the map's points."""
+
+
+def table(points: Sequence[Point], unit: int) -> str:
+    """One row per budget, in Markdown."""
+    rows = [(f"{point.tokens / unit:g}", *_cells(point, unit)) for point in points]
+    return markdown(Table("", ("units", *HEAD), rows))
+
+
+def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]:
+    """The paragraphs on settings with one difference from the backbone, a row per baseline and budget, in Markdown."""
+    rows = [
+        (setting, baseline, *_cells(point, unit))
+        for setting, results in settings.items()
+        for baseline in sorted({result.pos for result in results} - {ARM})
+        for point in advantage(results, ARM, baseline)
+    ]
+    if not rows:
+        return []
+    return ["### One factor at a time", markdown(Table("", ("setting", "baseline", *HEAD), rows))]
+
+
+def _cells(point: Point, unit: int) -> tuple[str, ...]:
+    """The cells under HEAD."""
+    fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
+    gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
+    return (f"{point.tokens:,}", _range(point.losses), *gap, fewer)
+
+
+def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
+    """One row per scheme with runs of one budget, by rising loss, in Markdown."""
+    of_budget = [result for result in results if result.tokens == tokens]
+    own = {result.seed: result.val_loss for result in of_budget if result.pos == ARM}
+    rows = []
+    for pos in {result.pos for result in of_budget}:
+        runs = [result for result in of_budget if result.pos == pos]
+        loss = mean([run.val_loss for run in runs])
+        cells = [pos, ", ".join(sorted({f"{run.lr:g}" for run in runs})), str(len(runs)), formatting.interval(loss)]
+        behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
+        cells.append(formatting.difference(mean(behind)) if pos != ARM and behind else "")
+        fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]
+        cells.append(ratio(fewer[0], unit) if fewer else "")
+        rows.append((loss.value, cells))
+    head = ("scheme", "learning rate", "seeds", "final loss", "minus RoPE's, paired", "times fewer tokens RoPE needs")
+    return markdown(Table("", head, [cells for _, cells in sorted(rows)]))
+
+
+def _range(losses: Mapping[int, float]) -> str:
+    """The mean over seeds, and the lowest and highest."""
+    mean, low, high = statistics.fmean(losses.values()), min(losses.values()), max(losses.values())
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})" if len(losses) > 1 else f"{mean:.3f}"
+
+
+def ratio(point: Point, unit: int) -> str:
+    """N as text: its mean and interval, or each seed's where one of them has none.
+
+    Args:
+        unit: tokens in a unit of budget.
+    """
+    value, each = point.advantage.value, sorted(point.by_seed.values())
+    if 0 < value < math.inf:
+        return f"{value:.2f}{formatting.bounds(point.advantage)}, {formatting.seeds(len(each))}"
+    texts = [f"{n:.2f}" for n in each if 0 < n < math.inf]
+    outside = {
+        f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
+        f"RoPE needs over {point.tokens / point.below / unit:g} units": each.count(0),
+    }
+    for text, count in outside.items():
+        if count:
+            texts.append(text if count == len(each) else f"{text} in {count} of {len(each)} seeds")
+    return ", ".join(texts)

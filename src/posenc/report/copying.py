@@ -1,0 +1,45 @@
+"""What models gain where a window repeats itself, as a table."""
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from operator import attrgetter
+
+from posenc.analysis.results import CopyingRow
+from posenc.report.tables import Table, markdown
+
+
+def copying(rows: Sequence[CopyingRow]) -> list[str]:
+    """The paragraphs on what models gain where a window repeats itself, one row per arm, in Markdown."""
+    if not rows:
+        return []
+    cells = []
+    for _, runs in itertools.groupby(sorted(rows, key=attrgetter("arm", "seed")), key=attrgetter("arm")):
+        own = list(runs)
+        arm = own[0]
+        cells.append(
+            [
+                *(arm.pos, f"{arm.lr:g}", f"{arm.tokens:,}", ", ".join(str(run.seed) for run in own)),
+                ", ".join(f"{run.second - run.first:+.2f}" for run in own),
+                ", ".join(f"{run.new:.3f}" for run in own),
+                ", ".join(f"{run.seen:.3f}" for run in own),
+                ", ".join(f"{run.own:.3f}" for run in own),
+                ", ".join(f"{run.foreign:.3f}" for run in own),
+            ]
+        )
+    head = (
+        *("scheme", "learning rate", "tokens", "seeds", "second minus first reading", "new context", "seen context"),
+        *("own text before", "other text before"),
+    )
+    share = statistics.fmean(row.share for row in rows)
+    return [
+        "### Copying from the context",
+        "A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have "
+        "occurred before. Second minus first reading: the loss on text that stands in the window a second time, minus "
+        "that on the same text before. New and seen context: the loss on the validation windows, for targets whose "
+        "three preceding tokens have not occurred before in the window, and for those whose have "
+        f"({share:.0%} of all). Own and other text before: the loss on the targets in the last quarter of these "
+        "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
+        "elsewhere in the split. In nats per token, by seed.",
+        markdown(Table("", head, cells)),
+    ]
