@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from posenc.config.instantiate import GROUPS, build, target
 from posenc.config.schema import check_groups
 from posenc.errors import UserError
+from posenc.positions import PositionScheme
 from tests import conftest
 from tests.conftest import CONF, ROOT, only
 
@@ -75,6 +77,22 @@ def test_what_is_in_the_package_and_is_no_choice_of_the_group_is_refused(group, 
 
     with pytest.raises(UserError, match=rf"{group}._target_={re.escape(named)} (is not|has no|cannot|does not)"):
         use({group: {"_target_": named, **values}})
+
+
+class Tabulated(PositionScheme):
+    def __init__(self, options: dict[str, int]) -> None:
+        super().__init__()
+        self.options = options
+
+
+def test_a_mapping_is_a_group_only_where_there_is_one_of_its_name(monkeypatch):
+    declared = SimpleNamespace(value="mine:Tabulated", load=lambda: Tabulated)
+    monkeypatch.setattr("posenc.config.instantiate.entry_points", lambda group: [declared])  # noqa: ARG005
+    values = {"_target_": "mine.Tabulated", "options": {"a": 1}}
+    check_groups({"pos": values}, ["pos"])
+    assert build({"pos": values}, "pos").options == {"a": 1}
+    with pytest.raises(UserError, match=r"^pos\.options=5 must be a mapping"):
+        check_groups({"pos": {**values, "options": 5}}, ["pos"])
 
 
 def test_an_unknown_group_is_refused():

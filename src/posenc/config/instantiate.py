@@ -122,7 +122,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
     """
     values = configuration[group]
     call = target(f"{within}{group}", values["_target_"])
-    groups = [key for key, value in values.items() if isinstance(value, Mapping)]
+    groups = [key for key in values if f"{within}{group}.{key}" in GROUPS]
     inner = {key: build(values, key, f"{within}{group}.") for key in groups}
     plain = {key: value for key, value in values.items() if key not in groups and key != "_target_"}
     try:

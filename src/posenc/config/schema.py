@@ -30,6 +30,7 @@ KINDS = {
     "boolean": "true or false",
     "string": "text",
     "array": "a list, like [a,b]",
+    "object": "a mapping, like {a: b}",
     "null": "null",
 }
 """The types of JSON schema."""
