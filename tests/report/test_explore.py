@@ -1,5 +1,6 @@
 """The explorable page: its mathematics beside our classes, and what it names, in a real headless Chromium."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,13 @@ def test_the_page_is_written_where_the_locale_is_not_utf_8(tmp_path):
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     result = fresh_python(*given, env=plain)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_each_setting_of_a_report_has_its_own_budget(tmp_path):
+    longer = "batch_size=32,rope,0,200,819200,2.5\n"
+    (tmp_path / "curves.csv").write_text(AS_A_REPORT + longer)
+    (data,) = (line for line in html(tmp_path, CONF).splitlines() if 'id="data"' in line)
+    assert re.findall(r'"tokens":(\d+)', data) == ["409600", "409600", "819200"]
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,12 @@ def _rows(file: Path) -> list[CurveRow]:
     if "pos" in columns:
         return read_rows(file, CurveRow)
     rows = read_rows(file, _ReportRow)
-    budget = int(max(row["tokens"] for row in rows))
+    budgets: dict[str, int] = {}
+    for row in rows:
+        budgets[row["setting"]] = max(int(row["tokens"]), budgets.get(row["setting"], 0))
     return [
         CurveRow(
-            *("", row["setting"] or BACKBONE, row["scheme"], row["seed"], budget, 0, "", ""),
+            *("", row["setting"] or BACKBONE, row["scheme"], row["seed"], budgets[row["setting"]], 0, "", ""),
             at_tokens=int(row["tokens"]),
             val_loss=row["val_loss"],
         )
