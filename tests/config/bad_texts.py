@@ -80,6 +80,11 @@ WRONG_TEXTS = [
     ),
     text("mine/a.txt", SENTENCES, "runs=runs is inside data.path=., and runs would change that text", "data.path=."),
     Wrong(
+        ("data=text", 'data.path="mine/**/*.txt"', "runs=mine/runs"),
+        "runs=mine/runs is inside data.path=mine/**/*.txt, and runs would change that text",
+        files={"mine/a.txt": SENTENCES},
+    ),
+    Wrong(
         ("data=text", "data.path={here}"),
         "/b.txt cannot be read: No such file or directory",
         files={"a.txt": SENTENCES},

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc.data.corpora import SPLITS, HubCut, HubHeldOut, HubSplits, KingJamesBible, TextFiles, cut_stream
+from posenc.data.readers import would_find
 from posenc.errors import UserError
 
 DOCUMENTS = [f"Document {number}: été, 東京 and plain words.\nSecond line." for number in range(200)]
@@ -77,6 +78,27 @@ def test_a_folder_and_a_glob_read_their_files_in_order(tmp_path):
         (tmp_path / name).write_text(f"{name} " * 30)
     assert everything(TextFiles(f"{tmp_path}/*.txt")) == ("a.txt " * 30 + "b.txt " * 30).encode()
     assert everything(TextFiles(str(tmp_path))) == ("a.txt " * 30 + "b.txt " * 30 + "c.md " * 30 + "d " * 30).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("", True),
+        ("runs", True),
+        ("**/*.txt", True),
+        ("run[s]/**", True),
+        ("*/*/*/*/*.txt", True),
+        ("a.txt", False),
+        ("*.txt", False),
+        ("books", False),
+        ("books*/**/*.txt", False),
+        ("**/*.jsonl", False),
+    ],
+)
+def test_a_file_of_a_run_to_come_is_known_to_be_part_of_a_text_or_not(path, found, tmp_path):
+    for folder in ("books", "runs"):
+        (tmp_path / folder).mkdir()
+    assert would_find(f"{tmp_path}/{path}", tmp_path / "runs" / "default" / "rope" / "seed0" / "sample.txt") == found
 
 
 def test_equal_text_has_an_equal_fingerprint_wherever_it_lies(tmp_path):

@@ -11,6 +11,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -73,6 +74,22 @@ def find_files(path: str) -> list[Path]:
         raise UserError(f"data.path={path} does not exist")
     compressed = " or ".join(OPENERS)
     raise UserError(f"data.path={path} has no text files: expected {suffixes} or no suffix, also with {compressed}")
+
+
+def would_find(path: str, file: Path) -> bool:
+    """Whether `find_files` looks at a file that may not exist yet: it is in the folder, or matches the glob."""
+    root = Path(os.path.realpath(Path(path).expanduser()))
+    pattern = Path(glob.escape(str(root)), "**") if root.is_dir() else root
+    return _fits(Path(os.path.realpath(file)).parts, pattern.parts)
+
+
+def _fits(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Whether the parts of a path match those of a glob, in which ** is any number of them."""
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_fits(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatch(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
 
 
 def _matches(pattern: Path) -> list[Path]:

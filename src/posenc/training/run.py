@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.compat import import_dynamo, import_torchmetrics
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings, check, check_plain, identity
+from posenc.data.readers import would_find
 from posenc.distributed import named_peer_failures, rank_zero_first, rank_zero_output, this_rank
 from posenc.distributed.launch import launch
 from posenc.errors import UserError
@@ -47,7 +48,8 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
             for group in ("pos", "data"):
                 check_plain(group, choices[group])
             corpus, hardware = build(config, "data"), build(config, "trainer")
-        _check_apart(settings.runs, config["data"].get("path") or "")
+        sample = Path(settings.runs, settings.name, choices["pos"], f"seed{settings.seed}", "sample.txt")
+        _check_apart(settings.runs, sample, config["data"].get("path") or "")
         curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
         directory = RunDirectory.of(
             Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
@@ -76,10 +78,9 @@ def _check_rows(settings: Settings, model: Mapping[str, Any]) -> None:
             raise UserError(f"{key}={getattr(settings, key)} would write {rows:,} rows; the maximum is {MAX_ROWS:,}")
 
 
-def _check_apart(runs: str, text: str) -> None:
+def _check_apart(runs: str, sample: Path, text: str) -> None:
     """Check that the samples of runs do not become part of the text of the next run."""
-    folder = Path(text).expanduser()
-    if text and folder.is_dir() and Path(runs).resolve().is_relative_to(folder.resolve()):
+    if text and would_find(text, sample):
         raise UserError(f"runs={runs} is inside data.path={text}, and runs would change that text: set another runs=")
 
 
