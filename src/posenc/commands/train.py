@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 def main(conf: Path = CONF) -> None:
     """The command line, parsed by Hydra except for --help and --version."""
     from posenc.config.command_line import flags_first, one_sentence_errors
+    from posenc.config.overrides import flags_of
 
     sys.argv[1:] = flags_first(sys.argv[1:])
     arguments = set(sys.argv)
     if not arguments & {"-h", "--help", "--version"}:
         with one_sentence_errors(sys.argv[1:], conf):
             _compose_and_train(conf)
-            if arguments & {"-c", "--cfg"}:
+            if flags_of(sys.argv[1:]).cfg:
                 print(f"# The files in {conf} explain each key.")
         return
     from posenc.config.help import manual
