@@ -145,6 +145,10 @@ WRONG_VALUES = [
     train("schedule.warmup=-1", "schedule.warmup=-1 must be an integer at least 0 or a finite number at least 0"),
     train("schedule.warmup=1.5", "schedule.warmup=1.5 must be an integer at least 0 or a finite number at least 0"),
     train("schedule.warmup=31 steps=30 eval_every=10 log_every=10", "at most steps=30, not 31"),
+    train(
+        "intervention=offset_bias context=64 intervention.offsets=[63,64]",
+        "intervention.offsets=[64] must be below context=64",
+    ),
     train("intervention=offset_bias intervention.start=300", "intervention.start=300 must be below steps=300"),
     train("optim.betas={a:1}", "optim.betas={a:1}: Cannot merge DictConfig with ListConfig"),
     train("schedule.min_lr_ratio=2", "schedule.min_lr_ratio=2 must be at least 0 and at most 1"),

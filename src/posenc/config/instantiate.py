@@ -160,6 +160,9 @@ def _check_sizes(configuration: Mapping[str, Any]) -> None:
     if chosen is not None and not (chosen and all(0 <= layer < model["layers"] for layer in chosen)):
         allowed = f"one or more of the model's layers, 0 to {model['layers'] - 1}"
         raise UserError(f"intervention.in_layers={chosen} must be {allowed}")
+    far = [offset for offset in configuration["intervention"].get("offsets", ()) if offset >= configuration["context"]]
+    if far:
+        raise UserError(f"intervention.offsets={far} must be below context={configuration['context']}")
     start, steps = configuration["intervention"].get("start", 0), configuration["steps"]
     if start >= steps:
         raise UserError(f"intervention.start={start} must be below steps={steps}")
