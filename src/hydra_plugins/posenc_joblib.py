@@ -87,7 +87,7 @@ class Processes(BasicLauncher):
             for child in multiprocessing.active_children():
                 child.terminate()  # it saves its run
             raise
-        return [JobReturn(status=JobStatus.COMPLETED, _return_value=loss) for _, loss in sorted(losses.items())]
+        return [_completed(loss) for _, loss in sorted(losses.items())]
 
     def _new_process(self) -> ProcessPoolExecutor:
         """A pool with a single process, since a killed process breaks its whole pool."""
@@ -106,6 +106,12 @@ class Processes(BasicLauncher):
         configuration = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
         record_failure(configuration.hydra.job.override_dirname, f"{reason}; {progress(configuration)}")
         return None
+
+
+def _completed(loss: float | None) -> JobReturn:
+    job = JobReturn(status=JobStatus.COMPLETED)
+    job.return_value = loss
+    return job
 
 
 def _initialise(threads: int) -> None:

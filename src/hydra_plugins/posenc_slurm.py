@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from io import StringIO
 from typing import Any
 
@@ -108,7 +108,7 @@ class Slurm(SlurmLauncher):
         given = {**self.params, "additional_parameters": self.params["additional_parameters"] or {}}
         given["setup"] = [*(given["setup"] or []), *_signal_setup(given["additional_parameters"])]
         folder, timeouts = given.pop("submitit_folder"), given.pop("max_num_timeout")
-        shared = set(BaseQueueConf.__dataclass_fields__)
+        shared = {one.name for one in fields(BaseQueueConf)}
         parameters = {key if key in shared else f"slurm_{key}": value for key, value in given.items()}
         numbers = range(first, first + len(job_overrides))
         arguments = [

@@ -1,7 +1,7 @@
-"""Every use of a library's private API, each with its reason and the version it was written against.
+"""Every use but one of a library's private API, each with its reason and the version it was written against.
 
-tests/test_compat.py checks that each of them exists in the installed versions. `positions.tables.ExactTable` also
-overrides `nn.Module._apply` (torch 2.13), through which a cast of a module reaches its buffers.
+The other is in `positions.tables.ExactTable`, which overrides `nn.Module._apply` (torch 2.13), through which a cast of
+a module reaches its buffers. tests/test_compat.py checks that each of them exists in the installed versions.
 """
 
 import sys
@@ -29,7 +29,10 @@ def without_sigterm_broadcast(trainer: "Trainer") -> None:
 
 
 def import_dynamo() -> None:
-    """torch 2.13: an optimiser imports it at its first step, which would count as training time."""
+    """torch 2.13: an optimiser imports it at its first step, which would count as training time.
+
+    torch.compiler.reset() imports it too, but would discard what earlier runs of this process have compiled.
+    """
     import torch._dynamo  # noqa: F401
 
 

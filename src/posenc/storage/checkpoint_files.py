@@ -25,9 +25,9 @@ def step(file: Path) -> int:
     return int(file.name.removeprefix("step-")[:9])
 
 
-def digits(checksum: "hashlib._Hash") -> str:
-    """The part of the SHA-256 that is in the name."""
-    return checksum.hexdigest()[:16]
+def digits(checksum: str) -> str:
+    """The part of the SHA-256, in hexadecimal digits, that is in the name."""
+    return checksum[:16]
 
 
 def newest_first(folder: Path) -> list[Path]:
@@ -39,7 +39,7 @@ def newest_first(folder: Path) -> list[Path]:
 def intact(file: Path) -> bool:
     """Whether a checkpoint matches its checksum."""
     with file.open("rb") as stream:
-        return digits(hashlib.file_digest(stream, "sha256")) == file.stem.rpartition("-")[2]
+        return digits(hashlib.file_digest(stream, "sha256").hexdigest()) == file.stem.rpartition("-")[2]
 
 
 def newest(folder: Path) -> tuple[Path | None, list[Path]]:

@@ -27,7 +27,8 @@ class CheckpointIO(TorchCheckpointIO):
         content = BytesIO()
         torch.save(checkpoint, content)
         data, file = content.getbuffer(), Path(path)
-        atomic_write(file.with_name(f"{file.name}-{checkpoint_files.digits(sha256(data))}.ckpt"), data)
+        digits = checkpoint_files.digits(sha256(data).hexdigest())
+        atomic_write(file.with_name(f"{file.name}-{digits}.ckpt"), data)
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
         """Load a checkpoint to the CPU, without executing code from it."""
