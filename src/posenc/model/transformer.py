@@ -21,7 +21,7 @@ class Transformer(nn.Module):
         context: the training sequence length; the scheme must support that many positions.
         layers, width, heads: D = width, Dh = width / heads.
         scheme: the position scheme. The model does not depend on which scheme it is.
-        family: the architecture of the layers; by default GPT-2's, without biases.
+        family: the architecture of the layers; by default GPT-2's without biases, and with exact GELU.
         attention: the attention op, copied for each layer; by default `Softmax`.
         causal: whether a token attends only to itself and earlier tokens.
         seed: of the initial weights. Every weight outside the scheme is bitwise equal for all schemes.

@@ -11,7 +11,7 @@ EMBEDDING_STD = 0.02
 
 
 class LayerScheme(Protocol):
-    """The three hooks of `PositionScheme` that attention calls, and the parameters that they use."""
+    """The three hooks of `PositionScheme` that act on attention, and the parameters that they use."""
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]: ...
 

@@ -33,7 +33,11 @@ MAX_FAILED_JOBS = 2**24
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """A run directory: config.yaml, metrics.csv, attention.csv, summary.json, checkpoints/, sample.txt, wandb/."""
+    """A run directory: config.yaml, metrics.csv, attention.csv, checkpoints/, sample.txt, and at the end summary.json.
+
+    Also tokenizer.json if one was trained, what a logger writes, such as run_id.txt and wandb/, and during training
+    holder.txt.
+    """
 
     path: Path
     name: str
