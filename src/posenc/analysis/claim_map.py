@@ -221,11 +221,14 @@ def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[L
     seeds = sorted(arms[arm].keys() & arms[baseline].keys())
     budgets = sorted({tokens for seed in seeds for tokens in arms[arm][seed]})
     losses = [{seed: arms[arm][seed][tokens] for seed in seeds if tokens in arms[arm][seed]} for tokens in budgets]
-    return tuple(_level(arms[arm], arms[baseline], of_budget) for of_budget in losses)
+    return tuple(filter(None, (_level(arms[arm], arms[baseline], of_budget) for of_budget in losses)))
 
 
 def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Level | None:
-    """The level of a loss over the seeds that both arms share; None if one of them does not reach it with the arm."""
+    """The level of a loss over the seeds that both arms share.
+
+    None if one of them does not reach it with the arm, or has it with the baseline's smallest budget.
+    """
     arms = {name: _by_seed(result for result in results if result.pos == name) for name in (arm, baseline)}
     losses = dict.fromkeys(sorted(arms[arm].keys() & arms[baseline].keys()), loss)
     reached = losses and all(tokens_to(arms[arm][seed], loss) < math.inf for seed in losses)
@@ -234,12 +237,15 @@ def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Le
 
 def _level(
     arm: Mapping[int, Mapping[int, float]], baseline: Mapping[int, Mapping[int, float]], losses: Mapping[int, float]
-) -> Level:
+) -> Level | None:
     """The level of a loss for each seed, which the arm reaches; `arm` and `baseline` are losses by seed and tokens.
 
-    If a seed's largest budget of the baseline is not enough, the seeds count that have the largest of all.
+    If a seed's largest budget of the baseline is not enough, the seeds count that have the largest of all. None if a
+    seed's smallest budget of the baseline is enough: then the ratio has no lower bound.
     """
     others = {seed: tokens_to(baseline[seed], loss) for seed, loss in losses.items()}
+    if not all(others.values()):
+        return None
     if math.inf in others.values():
         longest = max(max(baseline[seed]) for seed in losses)
         losses = {seed: loss for seed, loss in losses.items() if max(baseline[seed]) == longest}
