@@ -50,7 +50,7 @@ def kind(comparison: Comparison) -> str:
     """How the schemes' hyperparameters were chosen."""
     if keys := comparison.sweep.searched:
         return f"tuned comparison: each scheme with its best {' and '.join(keys)} from a search"
-    return "matched comparison: every scheme with the same hyperparameters"
+    return "matched comparison: only schemes with the same hyperparameters are compared"
 
 
 def verdict(panel: Panel) -> str:
