@@ -5,16 +5,12 @@ from dataclasses import replace
 from posenc.analysis.claim_map import advantage, backbone_of
 from posenc.analysis.results import seeds_needed
 from posenc.analysis.study import Study
-from posenc.report import formatting
 from posenc.report.claim_map import write_up
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_tables import one_factor, schemes, table
 from posenc.report.spread import spread, spread_of_ratio
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.conftest import ROOT
-
-RATIOS = ("docs/results.md", "docs/claims.md")
-"""Pages that give a ratio as the tables do; the README writes it out."""
 
 
 def cells(runs, column=-1):
@@ -136,17 +132,3 @@ def test_the_page_of_the_schemes_has_the_losses_of_the_claim_map():
     _, section = (ROOT / "docs/schemes.md").read_text().split("## Loss and cost")
     _, *shown = cells_of(line for line in section.split("## ")[0].splitlines() if line.startswith("| `"))
     assert {row[0]: row[1:3] for row in shown} == measured
-
-
-def test_the_headline_and_the_documents_have_the_ratios_of_the_claim_map():
-    study = Study(ROOT / "results/claim-map")
-    backbones = [backbone_of(study, corpus)[0] for corpus in study.corpora]
-    points = [point for results in backbones for point in advantage(results, "rope", "sinusoidal")]
-    pages = {name: " ".join((ROOT / name).read_text().split()) for name in ("README.md", *RATIOS)}
-    stated = [(point, point.advantage.interval) for point in points if point.advantage.interval]
-    assert len(stated) >= 3
-    for point, (low, high) in stated:
-        assert f"{point.advantage.value:.2f} times fewer" in pages["README.md"]
-        assert f"{low:.2f} to {high:.2f})" in pages["README.md"]
-        for page in RATIOS:
-            assert formatting.interval(point.advantage, 2) in pages[page], page
