@@ -2,7 +2,7 @@ import math
 import re
 from dataclasses import replace
 
-from posenc.analysis.claim_map import advantage, backbone_of
+from posenc.analysis.claim_map import FAMILIES, advantage, backbone_of
 from posenc.analysis.results import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report.claim_map import write_up
@@ -70,13 +70,14 @@ def schemes_at_4_units(seeds):
 def test_schemes_are_ordered_by_their_loss_and_compared_with_rope_seed_by_seed():
     t5, rope, sinusoidal = schemes_at_4_units(seeds=3)
     assert [t5[0], rope[0], sinusoidal[0]] == ["t5", "rope", "sinusoidal"]
-    assert t5[4] == "-0.010 (-0.010 to -0.010)"
-    assert rope[4:] == ["", ""]
-    assert sinusoidal[5] == "1.60 (1.60 to 1.60), 3 seeds"
+    assert [t5[1], rope[1], sinusoidal[1]] == ["relative", "relative", "additive"]
+    assert t5[5] == "-0.010 (-0.010 to -0.010)"
+    assert rope[5:] == ["", ""]
+    assert sinusoidal[6] == "1.60 (1.60 to 1.60), 3 seeds"
 
 
 def test_two_seeds_of_a_scheme_have_no_interval():
-    assert schemes_at_4_units(seeds=2)[0][4] == "-0.010"
+    assert schemes_at_4_units(seeds=2)[0][5] == "-0.010"
 
 
 def test_a_setting_with_one_difference_has_a_row_for_each_baseline():
@@ -123,12 +124,19 @@ def cells_of(lines):
     return [[cell.strip(" `") for cell in line.strip("|\n").split("|")] for line in lines]
 
 
+def test_the_additive_family_is_the_schemes_with_an_encoding():
+    hooks = {row[0]: row[2] for row in cells_of((ROOT / "docs/schemes.md").read_text().splitlines()) if len(row) == 5}
+    of_hook = {"encoding": "additive", "": "no positions"}
+    schemes = {pos: of_hook[hook] for pos, hook in hooks.items() if hook in of_hook}
+    assert schemes == FAMILIES
+
+
 def test_the_page_of_the_schemes_has_the_losses_of_the_claim_map():
     study = Study(ROOT / "results/claim-map")
     corpus, *_ = study.corpora
     runs, _ = backbone_of(study, corpus)
     unit = min(run.tokens for run in runs)
-    measured = {row[0]: [row[4], row[2]] for row in cells_of(schemes(runs, 4 * unit, unit).splitlines()[2:])}
+    measured = {row[0]: [row[5], row[3]] for row in cells_of(schemes(runs, 4 * unit, unit).splitlines()[2:])}
     _, section = (ROOT / "docs/schemes.md").read_text().split("## Loss and cost")
     _, *shown = cells_of(line for line in section.split("## ")[0].splitlines() if line.startswith("| `"))
     assert {row[0]: row[1:3] for row in shown} == measured

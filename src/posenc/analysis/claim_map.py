@@ -19,6 +19,9 @@ from posenc.errors import UserError
 
 ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
 
+FAMILIES = {"none": "no positions", "learned": "additive", "sinusoidal": "additive"}
+"""Those of the schemes that are not relative."""
+
 PLATEAU = 0.1
 """A baseline that ends less than this many nats below the bigram model is still on its plateau."""
 

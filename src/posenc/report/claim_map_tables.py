@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from posenc.analysis.claim_map import ARM, Point, advantage
+from posenc.analysis.claim_map import ARM, FAMILIES, Point, advantage
 from posenc.analysis.convergence import mean
 from posenc.analysis.results import Result
 from posenc.report import formatting
@@ -51,14 +51,15 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
     for pos in {result.pos for result in of_budget}:
         runs = [result for result in of_budget if result.pos == pos]
         loss = mean([run.val_loss for run in runs])
-        cells = [pos, ", ".join(sorted({f"{run.lr:g}" for run in runs})), str(len(runs)), formatting.interval(loss)]
+        rates = ", ".join(sorted({f"{run.lr:g}" for run in runs}))
+        cells = [pos, FAMILIES.get(pos, "relative"), rates, str(len(runs)), formatting.interval(loss)]
         behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
         cells.append(formatting.difference(mean(behind)) if pos != ARM and behind else "")
         fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]
         cells.append(ratio(fewer[0], unit) if fewer else "")
         rows.append((loss.value, cells))
-    head = ("scheme", "learning rate", "seeds", "final loss", "minus RoPE's, paired", "times fewer tokens RoPE needs")
-    return markdown(Table("", head, [cells for _, cells in sorted(rows)]))
+    head = ("scheme", "family", "learning rate", "seeds", "final loss", "minus RoPE's, paired")
+    return markdown(Table("", (*head, "times fewer tokens RoPE needs"), [cells for _, cells in sorted(rows)]))
 
 
 def _range(losses: Mapping[int, float]) -> str:
