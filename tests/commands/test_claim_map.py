@@ -92,7 +92,15 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
     for row in rows:
         gain = float(row["second"]) - float(row["first"])
         losses = " | ".join(f"{float(row[column]):.3f}" for column in ("new", "seen", "own", "foreign"))
-        assert f"| {row['pos']} | 0.003 | 40,960 | 0 | {gain:+.2f} | {losses} |" in page
+        assert f"| {row['pos']} | 10000 | 0.003 | 40,960 | 0 | {gain:+.2f} | {losses} |" in page
+        apart = {
+            int(of["distance"]): float(of["val_loss"])
+            for of in read_csv(kept / "distances.csv")
+            if of["pos"] == row["pos"]
+        }
+        assert list(apart) == [0, 32, 64, 128, 224]
+        gains = " | ".join(f"{loss - apart[0]:+.2f}" for loss in list(apart.values())[1:])
+        assert page.count(f"| {row['pos']} | 10000 | 0.003 | 40,960 | 0 | {gains} |") == 1
 
 
 def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_is_gone(folder, tmp_path):

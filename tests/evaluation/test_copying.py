@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
-from posenc.evaluation.copying import copying, repeated
+from posenc.evaluation.copying import at_distances, copying, repeated
 from posenc.evaluation.longer_windows import own_validation_loss
 from posenc.objectives.objective import Masked
 from posenc.positions import PositionScheme, Rotary
@@ -55,6 +55,21 @@ def test_other_text_far_back_raises_the_loss_of_a_model_that_copies_and_of_no_bi
     bigram: Any = torch.nn.Embedding(256, 256)
     found = copying(replace(trained(PositionScheme()), model=bigram), periodic)
     assert found.own == found.foreign
+
+
+def test_a_model_that_copies_from_one_distance_gains_from_a_copy_there_alone():
+    copier: Any = Copier(1, 1)
+    losses = at_distances(replace(trained(PositionScheme()), model=copier), TOKENS)
+    gained = {distance for distance, loss in losses.items() if loss < losses[0] - 1}
+    assert list(losses) == [0, 2, 4, 8, 14]
+    assert gained == {CONTEXT // 2}
+    assert losses[CONTEXT // 2] == pytest.approx(-np.log(0.5 + 0.5 / 256))
+
+
+def test_a_context_without_room_for_a_copy_is_refused():
+    one = trained(PositionScheme())
+    with pytest.raises(UserError, match="context=8 is too short"):
+        at_distances(replace(one, config={**one.config, "context": 8}), TOKENS)
 
 
 def test_a_masked_model_is_refused():

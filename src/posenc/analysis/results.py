@@ -120,6 +120,14 @@ class CopyingRow(RunRow):
 
 
 @dataclass(frozen=True)
+class DistanceRow(RunRow):
+    """A row of distances.csv: the loss on a passage with a copy that far before it, 0 for none; in tokens."""
+
+    distance: NonNegativeInt
+    val_loss: FiniteFloat
+
+
+@dataclass(frozen=True)
 class BlockRow(RunRow):
     """A row of blocks.csv: a run's loss on each block of the validation split (`posenc.evaluation.blocks`)."""
 

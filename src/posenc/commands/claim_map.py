@@ -96,14 +96,18 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
 
 
 def measure_copying(study: "Study", folders: Sequence[Path], cache: Path) -> None:
-    """Add what each finished run gains where its window repeats itself to copying.csv."""
-    from posenc.analysis.results import CopyingRow
-    from posenc.evaluation.copying import copying
+    """Add what each finished run gains where its window repeats itself to copying.csv and distances.csv."""
+    from posenc.analysis.results import CopyingRow, DistanceRow
+    from posenc.evaluation.copying import at_distances, copying
 
     def measured(trained: "Trained", tokens: "Tokens") -> list[tuple[float, ...]]:
         return [tuple(round(value, 5) for value in astuple(copying(trained, tokens)))]
 
+    def by_distance(trained: "Trained", tokens: "Tokens") -> list[tuple[int, float]]:
+        return [(distance, round(loss, 5)) for distance, loss in at_distances(trained, tokens).items()]
+
     add_evaluations(study, folders, cache, "copying.csv", CopyingRow, measured)
+    add_evaluations(study, folders, cache, "distances.csv", DistanceRow, by_distance)
 
 
 def measure_blocks(study: "Study", folders: Sequence[Path], cache: Path) -> None:

@@ -19,6 +19,10 @@ ORDER = 3
 """The number of preceding tokens that must have occurred before: in bytes, seldom by chance in one window."""
 
 
+SHORTEST = 16
+"""The shortest context in which a passage can be repeated at several distances."""
+
+
 @dataclass(frozen=True)
 class Copying:
     """Losses in nats per token, on the validation windows.
@@ -49,8 +53,7 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     Raises:
         UserError: if the model is not causal.
     """
-    if not trained.objective.likelihood:
-        raise UserError("only causal models can be evaluated on repeated text")
+    _require_causal(trained)
     context, number = trained.config["context"], trained.config["eval_windows"]
     half = context // 2
     text = validation_windows(tokens, number, half)
@@ -69,6 +72,38 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
         own=float(losses[:, last:].mean()),
         foreign=float(_losses(trained, foreign)[:, last:].mean()),
     )
+
+
+def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
+    """The loss on one passage after a copy of it, by the distance of the copy in tokens; 0 is without a copy.
+
+    The passage is the last eighth of each validation window, of which the second half counts, so that the model has
+    seen that the passage is a copy. The copy takes the place of the tokens 1, 2, 4 or 7 eighths earlier: targets and
+    their positions are the same at every distance, and so is the text between, as far as it is not the copy's place.
+
+    Returns:
+        Nats per token.
+
+    Raises:
+        UserError: if the model is not causal, or its context is shorter than SHORTEST.
+    """
+    _require_causal(trained)
+    context = trained.config["context"]
+    if context < SHORTEST:
+        raise UserError(f"context={context} is too short for a passage and its copy: at least {SHORTEST} tokens")
+    windows, passage = validation_windows(tokens, trained.config["eval_windows"], context + 1), context // 8
+    losses = {}
+    for distance in (0, *(eighths * passage for eighths in (1, 2, 4, 7))):
+        copied = windows.clone()
+        start = context + 1 - passage - distance
+        copied[:, start : start + passage] = windows[:, -passage:]
+        losses[distance] = float(_losses(trained, copied)[:, -(passage // 2) :].mean())
+    return losses
+
+
+def _require_causal(trained: Trained) -> None:
+    if not trained.objective.likelihood:
+        raise UserError("only causal models can be evaluated on repeated text")
 
 
 def _losses(trained: Trained, windows: Tensor) -> Tensor:

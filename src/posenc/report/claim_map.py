@@ -16,14 +16,14 @@ from posenc.analysis.claim_map import (
     replaced,
     trend,
 )
-from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, NGramRow, Result
+from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, NGramRow, Result
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
 from posenc.report.claim_map_tables import one_factor, schemes, table
-from posenc.report.copying import copying
+from posenc.report.copying import copying, distances
 from posenc.report.position_shares import position_shares
 from posenc.report.spread import spread, spread_of_ratio
 from posenc.report.validation_error import validation_error
@@ -42,6 +42,7 @@ def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
     copied = read_rows(study.folder / "copying.csv", CopyingRow)
+    apart = read_rows(study.folder / "distances.csv", DistanceRow)
     for corpus in study.corpora:
         backbone, alternatives = backbone_of(study, corpus)
         unit = min((result.tokens for result in backbone), default=0)
@@ -50,6 +51,7 @@ def write(study: Study) -> Path:
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
         text += validation_error(study.folder / "blocks.csv", corpus, backbone, alternatives)
         text += copying([row for row in copied if row.corpus == corpus])
+        text += distances([row for row in apart if row.corpus == corpus])
         text += position_shares(study.folder / "shares.csv", corpus)
         for tokens, trials in searches(study.on(corpus)).items():
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]

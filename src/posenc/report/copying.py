@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from operator import attrgetter
 
-from posenc.analysis.results import CopyingRow
+from posenc.analysis.results import CopyingRow, DistanceRow
 from posenc.report.tables import Table, markdown
 
 
@@ -19,7 +19,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         arm = own[0]
         cells.append(
             [
-                *(arm.pos, f"{arm.lr:g}", f"{arm.tokens:,}", ", ".join(str(run.seed) for run in own)),
+                *(arm.pos, arm.base, f"{arm.lr:g}", f"{arm.tokens:,}", ", ".join(str(run.seed) for run in own)),
                 ", ".join(f"{run.second - run.first:+.2f}" for run in own),
                 ", ".join(f"{run.new:.3f}" for run in own),
                 ", ".join(f"{run.seen:.3f}" for run in own),
@@ -28,8 +28,8 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
             ]
         )
     head = (
-        *("scheme", "learning rate", "tokens", "seeds", "second minus first reading", "new context", "seen context"),
-        *("own text before", "other text before"),
+        *("scheme", "base", "learning rate", "tokens", "seeds", "second minus first reading"),
+        *("new context", "seen context", "own text before", "other text before"),
     )
     share = statistics.fmean(row.share for row in rows)
     return [
@@ -41,5 +41,27 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         f"({share:.0%} of all). Own and other text before: the loss on the targets in the last quarter of these "
         "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
         "elsewhere in the split. In nats per token, by seed.",
+        markdown(Table("", head, cells)),
+    ]
+
+
+def distances(rows: Sequence[DistanceRow]) -> list[str]:
+    """The paragraphs on what a copy gains at each distance, one row per arm, in Markdown; contexts may differ."""
+    if not rows:
+        return []
+    apart = sorted({row.distance for row in rows} - {0})
+    cells = []
+    for _, of_arm in itertools.groupby(sorted(rows, key=attrgetter("arm", "seed")), key=attrgetter("arm")):
+        own = list(of_arm)
+        losses = {(row.distance, row.seed): row.val_loss for row in own}
+        seeds = sorted({row.seed for row in own})
+        gains = [[losses[far, seed] - losses[0, seed] for seed in seeds if (far, seed) in losses] for far in apart]
+        arm = (own[0].pos, own[0].base, f"{own[0].lr:g}", f"{own[0].tokens:,}", ", ".join(map(str, seeds)))
+        cells.append([*arm, *(", ".join(f"{gain:+.2f}" for gain in of_distance) for of_distance in gains)])
+    head = ("scheme", "base", "learning rate", "tokens", "seeds", *(f"{far} back" for far in apart))
+    return [
+        "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
+        "each validation window if that eighth also stands so many tokens further back, minus that without the copy. "
+        "In nats per token, by seed; only of runs whose models were at hand when this was added.",
         markdown(Table("", head, cells)),
     ]
