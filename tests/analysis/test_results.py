@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from posenc.analysis.results import BACKBONE, SEARCH, defaults, key_of, result_of, share_rows
+from posenc.analysis.study import Study
 from tests.analysis.synthetic import run
+from tests.conftest import ROOT
 
 EXPERIMENT = {"model": "tiny", "model.width": 128, "context": 256, "batch_size": 16, "objective": "causal"}
 DEFAULTS = defaults(EXPERIMENT, {"pos.base": 10_000, "intervention.strength": 6, "intervention.offsets": [1]})
@@ -30,6 +32,18 @@ def test_a_setting_names_what_differs_from_the_experiment_and_from_the_files_of_
     assert setting(**{"optim.weight_decay": 0.0}) == "optim.weight_decay=0.0"
     given = {"intervention": "offset_bias", "intervention.strength": 4, "intervention.offsets": [2]}
     assert setting(**given) == "intervention=offset_bias intervention.strength=4 intervention.offsets=[2]"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["model.family.activation=swiglu", "attention=linear attention.features=32", "eval_windows=4", "model/family=palm"],
+)
+def test_whatever_else_changes_the_loss_is_in_the_setting(changed):
+    def named(*overrides):
+        return Study(ROOT / "results/claim-map").key(["experiment=claim_map", *overrides, "steps=300", "seed=0"], "")[1]
+
+    assert named(*changed.split()) == changed
+    assert named("log_every=5", "eval_every=30") == BACKBONE
 
 
 def test_a_trial_names_its_setting_too():

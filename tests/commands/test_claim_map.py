@@ -20,7 +20,7 @@ from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, only, python
 
-SHORT = ["eval_windows=4", "eval_every=10", "log_every=10", "trainer=cpu"]
+SHORT = ["eval_every=10", "log_every=10", "trainer=cpu"]
 
 
 def command(folder, *arguments):

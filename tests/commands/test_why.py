@@ -112,7 +112,7 @@ def test_the_page_has_the_previous_token_score_of_each_layer(folder, tmp_path):
 
 
 def test_the_best_heads_of_a_finished_run_and_its_loss_with_masked_offsets_are_added_once(folder, tmp_path, train):
-    short = ["steps=10", "eval_every=10", "log_every=10", "attention_every=10", "eval_windows=4"]
+    short = ["steps=10", "eval_every=10", "log_every=10", "attention_every=10"]
     assert train("experiment=why", "trainer=cpu", *short).returncode == 0
     study, trained = shutil.copytree(folder, tmp_path / "why"), only(tmp_path / "runs" / "why" / "rope")
     folders = [str(tmp_path / "runs"), str(tmp_path / "runs" / "why")]  # with the same run

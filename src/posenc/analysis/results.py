@@ -24,9 +24,12 @@ BACKBONE, SEARCH = "backbone", "search"
 FACTORS = (
     "model", "model.layers", "model.width", "model.heads", "model/family", "attention", "objective", "tokenizer",
     "tokenizer.vocab_size", "context", "batch_size", "optim", "optim.betas", "optim.weight_decay", "optim.clip",
-    "schedule", "schedule.warmup", "schedule.min_lr_ratio",
+    "schedule", "schedule.warmup", "schedule.min_lr_ratio", "eval_windows",
 )  # fmt: skip
-"""Keys that may differ from the backbone in addition to scheme, hyperparameters, seed and budget."""
+"""Keys whose default is the experiment's; what the files of a run's own choices set besides has its default there."""
+
+GROUPS = ("intervention", "model", "model/family", "attention", "objective", "tokenizer", "optim", "schedule")
+"""The choices of a run that a setting names, besides its scheme."""
 
 OWN_COLUMNS = ("pos.scale", "pos.base")
 
@@ -155,10 +158,9 @@ def defaults(experiment: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[
 
     Args:
         experiment: the configuration of the experiment without overrides, flat.
-        choices: the values in the files of its position scheme and intervention, without those that follow from the
-            model's.
+        choices: the values in the files of the run's scheme and GROUPS, without those that follow from others.
     """
-    own = {name: value for name, value in choices.items() if name not in OWN_COLUMNS}
+    own = {name: value for name, value in choices.items() if name not in (*FACTORS, *OWN_COLUMNS, "optim.lr")}
     return {**{name: experiment.get(name) for name in FACTORS}, "intervention": "none", **own}
 
 
@@ -169,7 +171,7 @@ def key_of(
 
     Args:
         configuration: flat, with `pos` and `seed`.
-        defaults: of the experiment, and of its scheme and intervention.
+        defaults: of the experiment, and of the run's choices.
         search_seeds: the seeds of trials.
     """
     own = {name: configuration.get(name, default) for name, default in defaults.items()}

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.results import (
+    GROUPS,
     CurveRow,
     HeadRow,
     Key,
@@ -181,7 +182,7 @@ class Study:
                 notices.append(f"{run.source} was trained in {precision}, not in {self.plan['precision']}; left out")
                 continue
             try:
-                own = _defaults(self.experiment, run.scheme, run.setting.get("intervention", "none"))
+                own = _defaults(self.experiment, _choices({**run.setting, "pos": run.scheme}))
                 found.append((run, result_of(run, own, self.plan["search_seeds"])))
             except (UserError, HydraException, KeyError, TypeError) as error:
                 reason = f"{type(error).__name__}: {first_line(error)}"
@@ -199,7 +200,7 @@ class Study:
         budget = dict(one.split("=") for one in overrides if one.startswith(("steps=", "seed=")))
         shared = tuple(one for one in overrides if one.partition("=")[0] not in budget)  # composed once for all budgets
         configuration = {**_flat(shared), **{name: int(value) for name, value in budget.items()}}
-        own = _defaults(self.experiment, configuration["pos"], configuration["intervention"])
+        own = _defaults(self.experiment, _choices(configuration))
         return key_of(configuration, corpus, own, self.plan["search_seeds"])
 
 
@@ -252,11 +253,16 @@ def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
     return {**setting, "pos": choices["pos"], "seed": config["seed"]}
 
 
+def _choices(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+    """The overrides that choose what a flat configuration has chosen; a run of before a group existed has no choice."""
+    return tuple(f"{group}={configuration[group]}" for group in ("pos", *GROUPS) if group in configuration)
+
+
 @cache
-def _defaults(experiment: str, pos: str, intervention: str) -> Mapping[str, Any]:
-    """The defaults of an experiment with a position scheme and an intervention, whose own files are not resolved."""
-    config, _ = _composed((experiment, f"pos={pos}", f"intervention={intervention}"), resolve=False)
-    choices = dict(leaves({group: config[group] for group in ("pos", "intervention")}))
-    follow = {key for key, value in choices.items() if str(value).startswith("${") or key.endswith("_target_")}
-    own = {key: canonical(value) for key, value in choices.items() if key not in follow}
+def _defaults(experiment: str, choices: tuple[str, ...]) -> Mapping[str, Any]:
+    """The defaults of an experiment with some choices, whose own files are not resolved."""
+    config, _ = _composed((experiment, *choices), resolve=False)
+    values = dict(leaves({group: config[group] for group in ("pos", *GROUPS) if group in config}))
+    follow = {key for key, value in values.items() if str(value).startswith("${") or key.endswith("_target_")}
+    own = {key: canonical(value) for key, value in values.items() if key not in follow}
     return defaults(_flat((experiment,)), own)

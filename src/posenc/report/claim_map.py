@@ -1,5 +1,6 @@
 """The claim map as a page with figures and tables."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -67,8 +68,9 @@ def write(study: Study) -> Path:
 def _backbone(
     study: Study, corpus: str, backbone: Sequence[Result], alternatives: Mapping[str, Sequence[Result]], unit: int
 ) -> list[str]:
-    """Plot N over the tokens of one corpus, with all of its results; returns the paragraphs on it."""
-    results = study.on(corpus)
+    """Plot N over the tokens of one corpus, with all results of its plan; returns the paragraphs on it."""
+    planned = {result.key for result in itertools.chain(backbone, *alternatives.values())}
+    results = [result for result in study.on(corpus) if result.setting != BACKBONE or result.key in planned]
     points = advantage(backbone, ARM, BASELINE)
     against = {f"against {other}": advantage(backbone, ARM, other) for other in OTHERS}
     others = {name: found for name, found in against.items() if len(found) > 1}  # else in schemes()
