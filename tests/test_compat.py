@@ -10,7 +10,6 @@ import sys
 
 import pytest
 import torch
-from torch import nn
 
 from posenc import compat
 
@@ -21,10 +20,6 @@ def test_torch_the_gradient_of_a_softmax():
     probs = logits.softmax(-1)
     (wanted,) = torch.autograd.grad(probs, logits, gradient)
     assert torch.allclose(compat.softmax_backward(gradient, probs.detach()), wanted)
-
-
-def test_torch_casts_reach_buffers_through_apply():
-    assert list(inspect.signature(nn.Module._apply).parameters) == ["self", "fn", "recurse"]
 
 
 def test_torch_dynamo_is_imported_and_torchmetrics_without_what_can_be_imported_afterwards():

@@ -101,14 +101,14 @@ def test_nothing_asks_which_scheme_it_has():
     assert not re.search(rf"[=!]= ['\"]({schemes})['\"]", sources)
 
 
-def test_the_private_names_of_libraries_are_used_in_compat_and_one_place_more():
+def test_the_private_names_of_libraries_are_used_in_compat_alone():
     private = re.compile(
         r"(?<![\w.])(?:[\w.]+|super\(\))\._[a-z]\w*|[(,] ?_[a-z]\w*=(?!=)|__dataclass_fields__|import _\w+"
     )
     files = [file for file in (ROOT / "src").rglob("*.py") if file.name != "compat.py"]
     found = {name for file in files for name in private.findall(file.read_text())}
     theirs = {name for name in found if not name.startswith(("self.", "cls."))}
-    assert theirs == {"super()._apply", "os._exit", "context._replace"}  # the last two are documented
+    assert theirs == {"os._exit", "context._replace"}  # which are documented
 
 
 def test_uv_installs_the_versions_of_the_requirements():

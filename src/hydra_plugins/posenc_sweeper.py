@@ -101,6 +101,9 @@ class BestAgainstBest(Sweeper):
         schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
         if swept := [key for key, override in given.items() if override.is_sweep_override()]:
             raise UserError(f"{swept[0]} cannot be swept here: experiment=tuned compares pos over seed")
+        if fixed_and_searched := sorted(given.keys() & self.grid.keys()):
+            key = fixed_and_searched[0]
+            raise UserError(f"{key} is searched over here: to fix it, set hydra.sweeper.grid without it")
         if str(self.search_seed) in seeds:
             raise UserError(f"seed={self.search_seed} is used by the search: use other seeds, or set search_seed")
         fixed = [override.input_line or "" for override in given.values()]

@@ -1,7 +1,6 @@
-"""Every use but one of a library's private API, each with its reason and the version it was written against.
+"""Every use of a library's private API, each with its reason and the version it was written against.
 
-The other is in `positions.tables.ExactTable`, which overrides `nn.Module._apply` (torch 2.13), through which a cast of
-a module reaches its buffers. tests/test_compat.py checks that each of them exists in the installed versions.
+tests/test_compat.py checks that each of them exists in the installed versions.
 """
 
 import sys

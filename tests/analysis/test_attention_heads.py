@@ -1,5 +1,7 @@
 """The scores of attention heads, and when the loss leaves the n-gram baseline behind."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,8 @@ def test_heads_that_were_measured_once_have_no_analysis():
     one = run("rope", 0, head_at=100)
     one.curve["previous_token"][:-1] = np.nan
     assert panels(sweep(one, run("sinusoidal", 0, head_at=200)))[0].heads is None
+
+
+def test_a_truncated_run_has_no_heads_of_later_steps():
+    heads = ({"step": 10.0, "layer": 0.0, "head": 0.0}, {"step": 20.0, "layer": 0.0, "head": 0.0})
+    assert replace(run("rope", 0), heads=heads).until(10).heads == heads[:1]

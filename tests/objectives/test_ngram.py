@@ -35,6 +35,14 @@ def test_a_text_with_too_many_kinds_of_tokens_for_its_length_has_no_table():
     assert bigram_loss(np.arange(1000) % 500, np.array([[2, 3]]), 500) is None
 
 
+def test_more_kinds_of_tokens_are_counted_on_more_of_the_text(monkeypatch):
+    monkeypatch.setattr(ngram, "MIN_BIGRAM_TOKENS", 100)
+    tokens = np.random.default_rng(0).integers(20, size=10_000)
+    windows = tokens[9000:].reshape(-1, 50)
+    assert bigram_loss(tokens, windows, 20) == ngram_losses(tokens[: 20 * 20**2], windows, [2], 20)[2]
+    assert bigram_loss(tokens[:7999], windows, 20) is None
+
+
 def test_tokens_without_order_cost_their_plain_entropy():
     tokens = np.random.default_rng(1).integers(8, size=300_000)
     assert bigram_loss(tokens[:250_000], tokens[250_000:].reshape(-1, 50), 8) == pytest.approx(np.log(8), abs=0.01)

@@ -22,3 +22,13 @@ def test_a_failure_is_told_and_stored_in_one_line_without_secrets(tmp_path, caps
     record_failure("name=a\nb", "\x1b[2Jno access\nwith nobody-must-see-it")
     assert capsys.readouterr().err == "name=a b failed:  [2Jno access with ***\n"
     assert failed_jobs(tmp_path) == [{"job": "name=a b", "error": " [2Jno access with ***", "run": ""}]
+
+
+def test_a_job_that_fails_is_not_taken_for_the_finished_run_of_another_text(tmp_path, train):
+    text = tmp_path / "text.txt"
+    sweep = ("-m", "experiment=smoke", "logger=csv", "data=text", f"data.path={text}", "steps=2", "eval_every=2")
+    for lines, code in ((4000, 0), (3, 1)):
+        text.write_text("".join(f"Line {number} of a text.\n" for number in range(lines)))
+        ended = train(*sweep, "log_every=1", "seed=0")
+        assert ended.returncode == code, ended.stderr
+    assert "context=64 is too long for this corpus" in ended.stderr

@@ -89,3 +89,13 @@ def test_a_gradient_that_is_not_finite_is_reported_with_its_step(tmp_path):
     run.module.gradient_norm = torch.tensor(float("nan"))
     with pytest.raises(RunError, match="the gradient norm is nan at step 1"):
         run.train(LOSSES[0])
+
+
+def test_a_validation_loss_that_is_nan_ends_the_run_before_it_is_saved(train, tmp_path):
+    """The first update makes the weights infinite; its own loss and gradient are finite."""
+    steps = ("steps=1", "eval_every=1", "log_every=1", "schedule.warmup=0", "optim.lr=1e20")
+    ended = train("experiment=smoke", "logger=csv", "trainer=cpu", *steps)
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "the validation loss is nan at step 1, with a learning rate of 1e+20" in ended.stderr
+    assert not list(tmp_path.rglob("*.ckpt"))

@@ -74,7 +74,8 @@ class Run:
     def until(self, step: int) -> "Run":
         """The same run, truncated after a step."""
         inside = self.curve["step"] <= step
-        return replace(self, curve={name: values[inside] for name, values in self.curve.items()})
+        heads = tuple(head for head in self.heads if head["step"] <= step)
+        return replace(self, curve={name: values[inside] for name, values in self.curve.items()}, heads=heads)
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from posenc.evaluation.load import Trained
 
 ORDERS = (2, 3, 4, 5)
-"""Orders of the n-gram models on the upper axis."""
+"""Orders of the n-gram models on the upper axis, as far as the vocabulary allows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -79,7 +79,7 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     """Write the losses of n-gram models on the validation windows of the experiment with overrides to ngrams.csv."""
     from posenc.analysis.results import NGramRow
     from posenc.config.instantiate import build
-    from posenc.objectives.ngram import ngram_losses
+    from posenc.objectives.ngram import KEY_BITS, ngram_losses
     from posenc.storage.atomic import atomic_write
     from posenc.storage.csv_files import read_rows, to_csv
     from posenc.training.experiment import Experiment
@@ -88,7 +88,9 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     experiment = Experiment.of(config)
     prepared = experiment.prepare(build(config, "data"), choices["data"])
     windows, _ = experiment.validation(prepared)
-    losses = ngram_losses(prepared.train.ids, windows.numpy(), ORDERS, experiment.tokenizer.vocab_size)
+    vocab_size = experiment.tokenizer.vocab_size
+    orders = [order for order in ORDERS if order * (vocab_size - 1).bit_length() <= KEY_BITS]
+    losses = ngram_losses(prepared.train.ids, windows.numpy(), orders, vocab_size)
     name = study.corpus(overrides)
     others = [row for row in read_rows(study.folder / "ngrams.csv", NGramRow) if row["corpus"] != name]
     rows = [NGramRow(corpus=name, order=order, val_loss=round(loss, 5)) for order, loss in losses.items()]

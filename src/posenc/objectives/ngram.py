@@ -13,8 +13,11 @@ Ids = NDArray[np.integer]
 Keys = NDArray[np.uint64]
 """n-grams packed into integers, the last token in the lowest bits."""
 
-MAX_BIGRAM_TOKENS = 4_000_000
-"""Training tokens used for the bigram model of a run at most: enough for bytes, and a second of work."""
+KEY_BITS = 64
+"""Bits into which an n-gram is packed."""
+
+MIN_BIGRAM_TOKENS, MAX_BIGRAM_TOKENS = 4_000_000, 2**26
+"""Training tokens used for the bigram model of a run, as far as there are: enough for bytes, and seconds of work."""
 
 MIN_TOKENS_PER_PAIR = 20
 """Training tokens required per possible bigram, so that the counts are not too sparse."""
@@ -35,11 +38,11 @@ def frequencies(train: Ids, vocab_size: int) -> NDArray[np.float64]:
 
 
 def bigram_loss(train: Ids, windows: Ids, vocab_size: int) -> float | None:
-    """`ngram_losses` of order 2, counted on the first MAX_BIGRAM_TOKENS tokens; None if these are too few."""
-    tokens = train[:MAX_BIGRAM_TOKENS]
-    if len(tokens) < MIN_TOKENS_PER_PAIR * np.count_nonzero(np.bincount(tokens)) ** 2:
+    """`ngram_losses` of order 2, counted on as many of the first tokens as it needs; None if these are too few."""
+    needed = MIN_TOKENS_PER_PAIR * np.count_nonzero(np.bincount(train[:MIN_BIGRAM_TOKENS])) ** 2
+    if needed > min(len(train), MAX_BIGRAM_TOKENS):
         return None
-    return ngram_losses(tokens, windows, [2], vocab_size)[2]
+    return ngram_losses(train[: max(needed, MIN_BIGRAM_TOKENS)], windows, [2], vocab_size)[2]
 
 
 def ngram_losses(train: Ids, windows: Ids, orders: Iterable[int], vocab_size: int | None = None) -> dict[int, float]:
@@ -62,8 +65,10 @@ def ngram_losses(train: Ids, windows: Ids, orders: Iterable[int], vocab_size: in
     orders = sorted(set(orders))
     size = vocab_size or int(max(train.max(), windows.max())) + 1
     bits = max(1, (size - 1).bit_length())
-    if not orders or orders[0] < 1 or orders[-1] * bits > 64:
-        raise ValueError(f"orders={orders} must be at least 1, and at most {64 // bits} with a vocabulary of {size}")
+    if not orders or orders[0] < 1 or orders[-1] * bits > KEY_BITS:
+        raise ValueError(
+            f"orders={orders} must be at least 1, and at most {KEY_BITS // bits} with a vocabulary of {size}"
+        )
     probs = frequencies(train, size)[windows[:, 1:]]
     losses = {}
     for order in range(1, orders[-1] + 1):

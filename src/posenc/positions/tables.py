@@ -3,36 +3,32 @@
 Trained angles are not in a table; they are computed in float64 at each use.
 """
 
-from collections.abc import Callable
-from typing import Self
-
 import torch
 from torch import Tensor, nn
 
 PAGE = 1024
 """Positions per page. A position is page x PAGE + offset; PAGE pages cover positions 0 to 2^20 - 1."""
 
+INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
 
 class ExactTable(nn.Module):
     """A float64 tensor, by default stored in float32, as a non-persistent buffer that is never cast.
 
-    Attributes:
-        table: the tensor, in its original shape.
+    The buffer holds the bits as integers, which `.half()` and `.to(dtype)` leave as they are.
     """
 
-    table: Tensor
+    bits: Tensor
 
     def __init__(self, exact: Tensor, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.register_buffer("table", exact.to(dtype), persistent=False)
+        self.dtype = dtype
+        self.register_buffer("bits", exact.to(dtype).view(INTEGERS[dtype]), persistent=False)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move to another device, but keep the precision: `.half()` must not round positions."""
-        kept = self.table
-        super()._apply(fn, recurse)
-        if self.table.dtype != kept.dtype:
-            self.table = kept.to(self.table.device)
-        return self
+    @property
+    def table(self) -> Tensor:
+        """The tensor, in its original shape."""
+        return self.bits.view(self.dtype)
 
 
 def frequencies(size: int, base: float) -> Tensor:

@@ -53,6 +53,8 @@ def failures_recorded(cfg: DictConfig) -> Iterator[None]:
             return  # another rank has recorded it
         with suppress(OmegaConfBaseException):  # an invalid configuration has no run
             run = find_run(cfg)
+        if run and (run / "summary.json").exists():  # of another text, or trained before `rerun=true`
+            run = None
         record_failure(hydra.job.override_dirname, sentence, run)
 
 

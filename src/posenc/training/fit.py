@@ -52,6 +52,7 @@ class TrainingRun:
     ) -> None:
         self.experiment, self.prepared, self.settings = experiment, prepared, settings
         self.directory, self.timer = directory, timer
+        self.commit = environment.commit()  # before the training: the repository may move on meanwhile
         self.loggers: Loggers = []
         self.fork = None
         if settings.fork_from and this_rank().is_zero and not checkpoint_files.newest_first(directory.checkpoints):
@@ -135,7 +136,7 @@ class TrainingRun:
             "precision": str(self.trainer.precision),
             "versions": environment.versions(),
             "hardware": environment.hardware(self.device),
-            "commit": environment.commit(),
+            "commit": self.commit,
             "date": datetime.now(UTC).date().isoformat(),
         }
 

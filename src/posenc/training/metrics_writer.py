@@ -132,16 +132,19 @@ class MetricsWriter(Callback):
         *values, norm = torch.stack([*losses, pl_module.gradient_norm]).tolist()
         first = step - len(values) + 1
         named = [*((first + index, "loss", loss) for index, loss in enumerate(values)), (step, "gradient norm", norm)]
-        wrong = next((one for one in named if not math.isfinite(one[2])), None)
-        if wrong:
-            at, what, value = wrong
-            saved = checkpoint_files.newest_first(self.directory.checkpoints)
-            last = f"the last checkpoint is {saved[0].name}" if saved else "there is no checkpoint yet"
-            raise RunError(
-                f"the {what} is {value} at step {at}, with a learning rate of {pl_module.learning_rate(at):.3g}: "
-                f"try a lower optim.lr; {last} in {self.directory.path}"
-            )
+        for at, what, value in named:
+            self._require_finite(what, value, at, pl_module)
         return values, norm
+
+    def _require_finite(self, what: str, value: float, step: int, pl_module: Any) -> None:
+        if math.isfinite(value):
+            return
+        saved = checkpoint_files.newest_first(self.directory.checkpoints)
+        last = f"the last checkpoint is {saved[0].name}" if saved else "there is no checkpoint yet"
+        raise RunError(
+            f"the {what} is {value} at step {step}, with a learning rate of {pl_module.learning_rate(step):.3g}: "
+            f"try a lower optim.lr; {last} in {self.directory.path}"
+        )
 
     def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
         mean_losses = trainer.strategy.reduce(torch.stack(self._losses), reduce_op="mean")
@@ -185,6 +188,9 @@ class MetricsWriter(Callback):
         """Mean loss over all validation windows and its standard error; None if a signal postpones it.
 
         The standard error is over batches, weighted by their number of targets; undefined for a single batch.
+
+        Raises:
+            RunError: if the loss is NaN or infinite.
         """
         near = self.row["train_loss"]  # mean squares of the losses themselves would cancel in fp32
         moments = torch.zeros(4, device=pl_module.device)  # mean; mean and mean square minus `near`; number of batches
@@ -198,6 +204,7 @@ class MetricsWriter(Callback):
                 apart = part - share * near
                 moments += torch.stack([part, apart, apart.square() / share, torch.ones_like(part)])
         loss, first, second, batches = trainer.strategy.reduce(moments, reduce_op="sum").tolist()
+        self._require_finite("validation loss", loss, self.row["step"], pl_module)
         if batches == 1:
             return {"val_loss": loss}
         return {"val_loss": loss, "val_loss_se": math.sqrt(max(0.0, second - first**2) / (batches - 1))}
