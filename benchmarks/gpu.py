@@ -3,8 +3,8 @@
 Each part is a few commands in processes of their own, killed at a time limit. Its result is written at once to
 DIR/gpu.json, and to DIR/gpu.md for a reader. If a part trains runs whose curves matter, DIR/PART.tar.gz has all of
 their files but the checkpoints: five files at most. A part that is done for the same source, text, chip and torch is
-skipped; one that failed is repeated after all others. A finished run whose curve is kept is not trained again, whatever
-its source, which the page names; such a run that was killed resumes.
+skipped, and each chip has results of its own; one that failed is repeated after all others. A finished run whose curve
+is kept is not trained again, whatever its source, which the page names; such a run that was killed resumes.
 
 Beyond PyTorch, lightning, numpy, scipy, tokenizers, filelock, tqdm and pytest this needs hydra-core (with omegaconf and
 antlr4-python3-runtime 4.9.3, of which there is no wheel: build one), pydantic (with pydantic-core, annotated-types and
@@ -87,7 +87,8 @@ class Session:
         self.text = hashlib.sha256(given.data.read_bytes()).hexdigest()[:16] if given.data else None
         self.results = read_results(given.out)
         if given.old:
-            self.results = read_results(given.old) | self.results
+            for name, by_chip in read_results(given.old).items():
+                self.results[name] = by_chip | self.results.get(name, {})
             for file in given.old.glob("*.tar.gz"):
                 unpack(file, self.runs / file.name.partition(".")[0])
                 if not (given.out / file.name).exists():
@@ -105,7 +106,7 @@ class Session:
 
     def earlier(self, part: Part) -> Result:
         """The valid result of an earlier call; empty if there is none."""
-        result = self.results.get(part.name, {})
+        result = self.results.get(part.name, {}).get(self.provenance["chip"], {})
         return result if self.wanted(part).items() <= result.items() else {}
 
     def failed(self, part: Part) -> bool:
@@ -135,7 +136,8 @@ class Session:
             result |= {"runs": sources, "losses": list(final_losses(runs))}
         if result["status"] == "timed out":
             result["status"] += "; the same command " + ("resumes it" if part.curves else "starts it again")
-        self.results[part.name] = {"aim": part.aim, **self.wanted(part), **result}
+        of_chip = {"aim": part.aim, **self.wanted(part), **result}
+        self.results.setdefault(part.name, {})[self.provenance["chip"]] = of_chip
         return result["status"]
 
     def write(self) -> None:
@@ -160,8 +162,8 @@ def provenance() -> Result:
     return {"source": source, "chip": chip, "torch": version}
 
 
-def read_results(folder: Path) -> dict[str, Result]:
-    """By part; empty if there are none."""
+def read_results(folder: Path) -> dict[str, dict[str, Result]]:
+    """By part and chip; empty if there are none."""
     file = folder / "gpu.json"
     return json.loads(file.read_text()) if file.exists() else {}
 
@@ -253,17 +255,16 @@ def unpack(file: Path, runs: Path) -> None:
         archive.extractall(runs, filter="data")
 
 
-def page(results: dict[str, Result]) -> Iterator[str]:
+def page(results: dict[str, dict[str, Result]]) -> Iterator[str]:
     """The parts with results, in order: a table of what came out, then each with its commands and output."""
-    parts = [part for part in PARTS if part.name in results]
+    measured = [(part, result) for part in PARTS for result in results.get(part.name, {}).values()]
     yield "# GPU results\n"
-    yield "| part | status | seconds | aim | came out |\n|---|---|---|---|---|"
-    for part in parts:
-        result = results[part.name]
+    yield "| part | chip | status | seconds | aim | came out |\n|---|---|---|---|---|---|"
+    for part, result in measured:
         found = "<br>".join(result.get("losses") or came_out(part, result["output"]))
-        yield f"| {part.name} | {result['status']} | {result['seconds']:.1f} | {result['aim']} | {found} |"
-    for part in parts:
-        result = results[part.name]
+        status, seconds = result["status"], result["seconds"]
+        yield f"| {part.name} | {result['chip']} | {status} | {seconds:.1f} | {result['aim']} | {found} |"
+    for part, result in measured:
         yield f"\n## {part.name}\n"
         yield f"On {result['chip']}, torch {result['torch']}, source {result['source']}."
         if set(result.get("runs", [])) - {result["source"]}:

@@ -67,7 +67,7 @@ PARTS = (
          (f"benchmarks/schemes.py {TOY} --rounds 3 --steps 1 --schemes 'sinusoidal,rope pos.layout=interleaved'",)),
     Part("peers_litgpt", 330, "1.2x litgpt; memory <= 0.7x that of its whole logits", ROWS,
          (f"{PEERS} litgpt 'posenc, whole'",),
-         ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only litgpt",)),
+         ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only posenc",)),
     Part("peers_others", 400, "1.2x each", ROWS,
          (f"{PEERS} 'x-transformers, flash' 'Llama, SDPA' 'GPTNeoX, SDPA'",),
          ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only 'Llama, SDPA'",)),

@@ -44,14 +44,21 @@ MIN_NORM = 0.01
 COMBINED = ("tokenizer=bpe tokenizer.vocab_size=8200", "pos=alibi model/family=palm", "pos=t5 model/family=palm")
 """A loss in chunks, of a padded vocabulary; and a bias, frozen or trained, with few key heads."""
 
-COMPILED = ("pos=rope", "pos=alibi", "pos=t5", "pos=fox", "model/family=palm", "attention=linear", *COMBINED)
+TRAINED = ("intervention=offset_mask", "intervention=offset_bias", "attention=linear attention.kernel=elu",
+           "intervention=following_amplitude pos=sinusoidal")  # fmt: skip
+"""Of the studies."""
+
+COMPILED = (
+    *(f"pos={pos}" for pos in ("rope", "sinusoidal", "learned", "alibi", "t5", "fox")),
+    *("model/family=palm", "attention=linear", "objective=masked", *COMBINED),
+)
 
 
 def cases() -> Iterator[str]:
     """The overrides of each comparison."""
     groups = choices_in(CONF)
     choices = [f"{group}={name}" for group in ("pos", "model/family") for name in sorted(groups[group])]
-    yield from COMBINED
+    yield from (*COMBINED, *TRAINED)
     for choice in [*choices, "attention=linear"]:
         yield choice
         yield f"{choice} objective=masked"

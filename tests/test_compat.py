@@ -5,6 +5,7 @@ Seen in torch 2.13.0, lightning 2.6.6, torchmetrics 1.9, hydra-core 1.3.8 and wa
 
 import inspect
 import lzma
+import os
 import subprocess
 import sys
 
@@ -22,8 +23,10 @@ def test_torch_the_gradient_of_a_softmax():
     assert torch.allclose(compat.softmax_backward(gradient, probs.detach()), wanted)
 
 
-def test_torch_dynamo_is_imported_and_torchmetrics_without_what_can_be_imported_afterwards():
+def test_torch_dynamo_is_imported_and_torchmetrics_without_what_can_be_imported_afterwards(tmp_path):
     """In a process of its own: this one has imported them."""
+    (tmp_path / "torchvision").mkdir()  # GPU images have it
+    (tmp_path / "torchvision/__init__.py").write_text("raise AssertionError('torchvision was imported')")
     code = """if True:
         import sys
         from posenc.compat import import_dynamo, import_torchmetrics
@@ -36,7 +39,8 @@ def test_torch_dynamo_is_imported_and_torchmetrics_without_what_can_be_imported_
         assert {"torchmetrics", "scipy.signal"} <= sys.modules.keys() - {"transformers"}
         assert scipy.signal.convolve([1], [2]) == [2]
     """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 def test_python_leaves_out_what_is_damaged_after_the_first_xz_stream(tmp_path):

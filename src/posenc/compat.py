@@ -36,13 +36,15 @@ def import_dynamo() -> None:
 
 
 def import_torchmetrics() -> None:
-    """torchmetrics 1.9: Lightning needs one class of it, but it imports scipy.signal and transformers where installed.
+    """torchmetrics 1.9: Lightning needs one class of it, but it imports others' packages where they are installed.
 
-    That would be a quarter of the time to the first step. So it sees an empty module in their place.
+    scipy.signal and transformers alone would be a quarter of the time to the first step. So it sees an empty module in
+    their place.
     """
     empty = module_from_spec(ModuleSpec("empty", None, is_package=True))
     setattr(empty, "__getattr__", lambda _: empty)  # noqa: B010  any name can be imported from it
-    absent = {"scipy", "scipy.signal", "transformers"} - sys.modules.keys()
+    unneeded = {"scipy", "scipy.signal", "transformers", "torchvision", "torchvision.models", "torchvision.ops"}
+    absent = unneeded - sys.modules.keys()
     sys.modules.update(dict.fromkeys(absent, empty))
     try:
         import torchmetrics  # noqa: F401

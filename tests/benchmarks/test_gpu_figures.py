@@ -46,13 +46,14 @@ def test_every_part_is_run_once_and_is_on_the_page(session):
     assert printed.splitlines() == [f"{part}: done" for part in PARTS]
     page = (folder / "out" / "gpu.md").read_text()
     rows = cells(page)
-    assert [rows[part][0] for part in PARTS] == ["done", "done"]
-    assert "attention, causal: aten::" in rows["probe"][3]
-    assert re.fullmatch(r"rope, learning rate 0.003, seed 0, 10 steps: \d\.\d{4} nats per token", rows["claim_map"][3])
+    assert [rows[part][1] for part in PARTS] == ["done", "done"]
+    assert "attention, causal: aten::" in rows["probe"][4]
+    assert re.fullmatch(r"rope, learning rate 0.003, seed 0, 10 steps: \d\.\d{4} nats per token", rows["claim_map"][4])
     assert "python train.py runs=runs logger=csv experiment=smoke" in page
     results = json.loads((folder / "out" / "gpu.json").read_text())
-    assert "validation loss" in results["claim_map"]["output"]
-    assert "attention, causal: aten::" in results["probe"]["output"]
+    (claim_map,), (probe,) = (results[part].values() for part in ("claim_map", "probe"))
+    assert "validation loss" in claim_map["output"]
+    assert "attention, causal: aten::" in probe["output"]
 
 
 def test_results_and_finished_runs_are_reused(session):
@@ -64,6 +65,20 @@ def test_results_and_finished_runs_are_reused(session):
     assert (summary.parent / "metrics.csv").exists()
     assert (folder / "new" / "claim_map.tar.gz").exists()  # for the next one that reuses these
     assert "there is no folder" in script("gpu", "--from", folder / "nowhere").stderr
+
+
+def test_another_chip_has_a_result_of_its_own(session, tmp_path):
+    folder, _, _ = session
+    results = json.loads((folder / "out" / "gpu.json").read_text())
+    ((chip, probe),) = results["probe"].items()
+    other = {"probe": {"another chip": {**probe, "chip": "another chip"}}}
+    (tmp_path / "gpu.json").write_text(json.dumps(other))
+    options = ("--quick", "--out", tmp_path / "out", "--from", tmp_path, "--parts", "probe")
+    assert script("gpu", *options).stdout == "probe: done\n"
+    merged = json.loads((tmp_path / "out" / "gpu.json").read_text())
+    assert set(merged["probe"]) == {"another chip", chip}
+    page = (tmp_path / "out" / "gpu.md").read_text()
+    assert all(f"| probe | {one} | done |" in page for one in merged["probe"])
 
 
 def test_a_part_that_fails_is_repeated_after_the_others_and_sets_the_exit_code(tmp_path):

@@ -24,8 +24,8 @@ def test_no_run_of_a_sweep_takes_the_matmul_precision_of_the_one_before():
 
 
 def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeypatch, capsys):
-    tiny = {"tokens": 16 * 256, "parameters": 800_000}
-    base = {"tokens": 32 * 1024, "parameters": 124_000_000}
+    tiny = {"tokens": 16 * 256, "flops_per_token": 6 * 800_000}
+    base = {"tokens": 32 * 1024, "flops_per_token": 6 * 124_000_000}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert not Hardware().for_run(300, **tiny).compiles()
     printed = capsys.readouterr().out
