@@ -61,7 +61,7 @@ PARTS = (
     Part("test_gpu", 400, "all pass", r"^.*(?:passed|failed|collected).*$",
          (GPU_TESTS,), (f"{GPU_TESTS} --collect-only",)),
     Part("train", 240, ">= 580k tokens/s and >= 50 % of the peak", r"speed .*",
-         (f"{TRAIN} {BASE} data=text data.path={{data}} steps=100",), (f"{TRAIN} {TOY}",)),
+         (f"{TRAIN} {BASE} data=text data.path={{data}} steps=300",), (f"{TRAIN} {TOY}",)),
     Part("schemes", 240, "RoPE <= 1.01x the sinusoid; 50,257 tokens <= 1.01x 50,304", r"^\| rope.*",
          (f"benchmarks/schemes.py {BASE} --rounds 10 --schemes 'sinusoidal,rope,rope tokenizer.vocab_size=50304'",),
          (f"benchmarks/schemes.py {TOY} --rounds 3 --steps 1 --schemes 'sinusoidal,rope pos.layout=interleaved'",)),
