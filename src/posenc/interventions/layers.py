@@ -20,7 +20,7 @@ class OnlyLayers(Intervention):
         in_layers: layer indices, from 0.
 
     Raises:
-        ValueError: if the list is empty or has a negative index, or the scheme does not act in the layers.
+        ValueError: if the list is empty or has a negative index, or the scheme adds to the embeddings.
     """
 
     def __init__(self, scheme: PositionScheme, in_layers: list[int]) -> None:
