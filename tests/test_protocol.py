@@ -111,6 +111,13 @@ def test_no_result_but_a_trial_has_a_seed_of_the_search():
         assert result.setting.startswith(SEARCH) == (result.seed in searched), result
 
 
+def test_every_planned_run_ends_with_a_validation():
+    default = composed("experiment=claim_map")["eval_every"]
+    for line in STUDY.lines():
+        given = dict(one.split("=") for one in line)
+        assert int(given["steps"]) % int(given.get("eval_every", default)) == 0, line
+
+
 def tokens_per_step() -> int:
     config = composed("experiment=claim_map")
     return config["context"] * config["batch_size"]
