@@ -127,11 +127,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 def _plain_yaml(text: str) -> Any:
     """Parse YAML without aliases, which could expand to gigabytes, and with limited nesting."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
-            raise ValueError("it has aliases, or is nested too deeply")
+    depth, refused = 0, ValueError("it has aliases, or is nested too deeply")
+    try:
+        for event in yaml.parse(text, _Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
+                raise refused
+    except yaml.MarkedYAMLError as error:  # PyYAML 6.0.4 looks ahead, and has a limit of its own
+        raise refused if "nesting depth" in str(error) else error from None
     return yaml.load(text, _Loader)
 
 
