@@ -36,6 +36,12 @@ def test_text_survives_byte_pairs_and_every_byte_is_counted(pairs, text):
     assert pairs.byte_lengths()[tokens].sum() == len(text.encode())
 
 
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=300))
+def test_documents_encoded_in_parallel_have_the_tokens_of_each_alone(pairs, documents):
+    together = np.concatenate(list(pairs.encode(document.encode() for document in documents)))
+    assert np.array_equal(together, np.concatenate([encoded(pairs, document.encode()) for document in documents]))
+
+
 def test_an_empty_row_of_a_corpus_is_no_token(tmp_path):
     from posenc.data.corpora import HubSplits
     from posenc.data.prepare import prepare

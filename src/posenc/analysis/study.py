@@ -39,6 +39,9 @@ from posenc.storage.reading import check_types, leaves, read_mapping, read_text
 
 _Row = TypeVar("_Row", CurveRow, HeadRow)
 
+Finished = tuple[Run, Result]
+"""A finished run, and its row of runs.csv."""
+
 
 class Study:
     """The folder of a study: plan.yaml, and the finished runs in runs.csv and curves.csv.
@@ -151,18 +154,21 @@ class Study:
     def _head_rows(self) -> list[HeadRow]:
         return read_rows(self.folder / "heads.csv", HeadRow)
 
-    def add_runs(self, folders: Sequence[Path]) -> list[str]:
-        """Add the finished runs in some folders to runs.csv and curves.csv; returns notices for what is left out.
+    def add_runs(self, folders: Sequence[Path]) -> tuple[list[Finished], list[str]]:
+        """Add the finished runs in some folders to runs.csv and curves.csv.
 
         A run is known when it is in runs.csv, so that is written last: if this is interrupted, the next call drops
         the curves of unknown runs, and adds them again.
+
+        Returns:
+            The finished runs with their rows, and notices for those left out.
 
         Raises:
             UserError: if runs.csv or curves.csv cannot be read.
         """
         known = {result.key: result for result in self.results}
         curves = [row for row in self._curve_rows if row.key in known]
-        finished, notices = self.finished(folders)
+        finished, notices = self._finished(folders)
         for run, result in finished:
             if result.key not in known:
                 known[result.key] = result
@@ -171,12 +177,12 @@ class Study:
             atomic_write(self.folder / "curves.csv", table(CurveRow, curves))
             atomic_write(self.folder / "runs.csv", table(Result, [known[key] for key in sorted(known)]))
             del self.results, self._curve_rows  # read again from the files
-        return notices
+        return finished, notices
 
-    def finished(self, folders: Iterable[Path]) -> tuple[list[tuple[Run, Result]], list[str]]:
-        """The finished runs in some folders with their rows, and notices for those left out."""
+    def _finished(self, folders: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         runs, unreadable = finished_runs(folders)
-        found, notices = [], list(unreadable)
+        found: list[Finished] = []
+        notices = list(unreadable)
         for run in runs:
             if (precision := run.setting.get("precision")) != self.plan["precision"]:
                 notices.append(f"{run.source} was trained in {precision}, not in {self.plan['precision']}; left out")

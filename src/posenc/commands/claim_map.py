@@ -11,7 +11,7 @@ from posenc.config.command_line import Arguments
 from posenc.errors import printable
 
 if TYPE_CHECKING:
-    from posenc.analysis.study import Study
+    from posenc.analysis.study import Finished, Study
     from posenc.data.cache import Tokens
     from posenc.evaluation.load import Trained
 
@@ -38,16 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         action="store_true",
         help="also evaluate finished models on the whole validation split, for the errors of differences",
     )
-    with command_line(parser, Path("results/claim-map"), arguments) as (given, study):
+    with command_line(parser, Path("results/claim-map"), arguments) as (given, study, finished):
         from posenc.analysis.results import ShareRow, share_rows
 
-        add_rows(study, given.folders, "shares.csv", ShareRow, share_rows)
+        add_rows(study, finished, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
             measure_ngrams(study, given.ngrams)
         if given.copying:
-            measure_copying(study, given.folders, given.cache)
+            measure_copying(study, finished, given.cache)
         if given.paired:
-            measure_blocks(study, given.folders, given.cache)
+            measure_blocks(study, finished, given.cache)
         if given.todo is None:
             from posenc.report.claim_map import write
 
@@ -97,7 +97,7 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     atomic_write(study.folder / "ngrams.csv", to_csv(list(rows[0]), [*others, *rows]))
 
 
-def measure_copying(study: "Study", folders: Sequence[Path], cache: Path) -> None:
+def measure_copying(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
     """Add what each finished run gains where its window repeats itself to copying.csv and distances.csv."""
     from posenc.analysis.results import CopyingRow, DistanceRow
     from posenc.evaluation.copying import at_distances, copying
@@ -108,11 +108,11 @@ def measure_copying(study: "Study", folders: Sequence[Path], cache: Path) -> Non
     def by_distance(trained: "Trained", tokens: "Tokens") -> list[tuple[int, float]]:
         return [(distance, round(loss, 5)) for distance, loss in at_distances(trained, tokens).items()]
 
-    add_evaluations(study, folders, cache, "copying.csv", CopyingRow, measured)
-    add_evaluations(study, folders, cache, "distances.csv", DistanceRow, by_distance)
+    add_evaluations(study, finished, cache, "copying.csv", CopyingRow, measured)
+    add_evaluations(study, finished, cache, "distances.csv", DistanceRow, by_distance)
 
 
-def measure_blocks(study: "Study", folders: Sequence[Path], cache: Path) -> None:
+def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
     """Add the loss of each finished run on each block of the validation split to blocks.csv."""
     from posenc.analysis.results import BlockRow
     from posenc.evaluation.blocks import block_losses
@@ -120,7 +120,7 @@ def measure_blocks(study: "Study", folders: Sequence[Path], cache: Path) -> None
     def measured(trained: "Trained", tokens: "Tokens") -> list[tuple[list[float]]]:
         return [([round(loss, 4) for loss in block_losses(trained, tokens)],)]
 
-    add_evaluations(study, folders, cache, "blocks.csv", BlockRow, measured)
+    add_evaluations(study, finished, cache, "blocks.csv", BlockRow, measured)
 
 
 if __name__ == "__main__":

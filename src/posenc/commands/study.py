@@ -12,7 +12,7 @@ from posenc.errors import RunError, UserError, printable
 if TYPE_CHECKING:
     from posenc.analysis.results import Result, RunRow
     from posenc.analysis.runs import Run
-    from posenc.analysis.study import Study
+    from posenc.analysis.study import Finished, Study
     from posenc.data.cache import Tokens
     from posenc.evaluation.load import Trained
 
@@ -23,10 +23,13 @@ CACHE.add_argument("--cache", type=Path, default=Path("data/cache"), help="token
 
 
 @contextmanager
-def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | None) -> "Iterator[tuple[Any, Study]]":
-    """Parse the command line of a study, whose parser has its own options; yields the arguments, and the study.
+def command_line(
+    parser: Arguments, folder: Path, arguments: Sequence[str] | None
+) -> "Iterator[tuple[Any, Study, list[Finished]]]":
+    """Parse the command line of a study, whose parser has its own options.
 
-    Before that it adds the given runs, and prints the missing ones for --todo.
+    Yields the arguments, the study, to which it has added the given runs, and these; before that it prints the missing
+    ones for --todo.
     """
     parser.add_argument("folders", nargs="*", type=Path, help="folders whose finished runs are added, recursively")
     parser.add_argument("--results", type=Path, default=folder, help="folder with plan.yaml; default: %(default)s")
@@ -37,7 +40,8 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
         from posenc.analysis.study import Study
 
         study = Study(given.results)
-        for notice in study.add_runs(given.folders):
+        finished, notices = study.add_runs(given.folders)
+        for notice in notices:
             print(printable(notice), file=sys.stderr)
         if given.todo is not None:
             missing = list(study.todo(given.todo))
@@ -45,12 +49,12 @@ def command_line(parser: Arguments, folder: Path, arguments: Sequence[str] | Non
             print(f"{len(missing)} runs are missing.", file=sys.stderr)
         elif not study.results:
             raise UserError(f"{given.results / 'runs.csv'} has no runs: give folders with finished runs")
-        yield given, study
+        yield given, study, finished
 
 
 def add_rows(
     study: "Study",
-    folders: Sequence[Path],
+    finished: "Sequence[Finished]",
     name: str,
     kind: "type[RunRow]",
     rows_of: "Callable[[Run, Result], Sequence[RunRow]]",
@@ -62,7 +66,7 @@ def add_rows(
 
     rows = read_rows(study.folder / name, kind)
     known = {row.key for row in rows}
-    for run, result in study.finished(folders)[0]:
+    for run, result in finished:
         if result.key not in known and (added := rows_of(run, result)):
             rows += added
             known.add(result.key)
@@ -71,7 +75,7 @@ def add_rows(
 
 def add_evaluations(
     study: "Study",
-    folders: Sequence[Path],
+    finished: "Sequence[Finished]",
     cache: Path,
     name: str,
     kind: "type[RunRow]",
@@ -97,4 +101,4 @@ def add_evaluations(
             print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr)
             return []
 
-    add_rows(study, folders, name, kind, evaluated)
+    add_rows(study, finished, name, kind, evaluated)

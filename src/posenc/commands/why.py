@@ -8,7 +8,7 @@ from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
 from posenc.config.command_line import Arguments
 
 if TYPE_CHECKING:
-    from posenc.analysis.study import Study
+    from posenc.analysis.study import Finished, Study
     from posenc.data.cache import Tokens
     from posenc.evaluation.load import Trained
 
@@ -19,19 +19,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--ablate", action="store_true", help="also evaluate the finished models with single offsets masked"
     )
-    with command_line(parser, Path("results/why"), arguments) as (given, study):
+    with command_line(parser, Path("results/why"), arguments) as (given, study, finished):
         from posenc.analysis.results import HeadRow, head_rows
 
-        add_rows(study, given.folders, "heads.csv", HeadRow, head_rows)
+        add_rows(study, finished, "heads.csv", HeadRow, head_rows)
         if given.ablate:
-            ablate(study, given.folders, given.cache)
+            ablate(study, finished, given.cache)
         if given.todo is None:
             from posenc.report.why import write
 
             print(f"Results: {write(study)}")
 
 
-def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
+def ablate(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
     """Add the losses with masked offsets of each finished run without an intervention to ablation.csv.
 
     Its columns are those of the run's key, the masked offset, 0 for none, and the loss.
@@ -42,7 +42,7 @@ def ablate(study: "Study", folders: Sequence[Path], cache: Path) -> None:
     def losses(trained: "Trained", tokens: "Tokens") -> list[tuple[int, float]]:
         return [(offset, round(loss, 5)) for offset, loss in losses_without(trained, tokens).items()]
 
-    add_evaluations(study, folders, cache, "ablation.csv", AblationRow, losses)
+    add_evaluations(study, finished, cache, "ablation.csv", AblationRow, losses)
 
 
 if __name__ == "__main__":

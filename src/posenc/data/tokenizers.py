@@ -1,6 +1,7 @@
 """Tokenizers."""
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -17,6 +18,12 @@ FILE = "tokenizer.json"
 
 MAX_BYTES = 2**28
 """Maximum size of that file; 2**20 tokens need about 2**26."""
+
+IN_PARALLEL = 128
+"""Pieces of text that are encoded in parallel: documents of a hub's dataset, or parts of a larger text."""
+
+LINES = 256
+"""Lines in a piece, at most."""
 
 
 class Tokenizer(Protocol):
@@ -183,10 +190,9 @@ class BytePairs:
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
         dtype = smallest_dtype(self.vocab_size)
-        for chunk in text:
-            lines = chunk.decode().splitlines(keepends=True)
-            pieces = ["".join(lines[first : first + 256]) for first in range(0, len(lines), 256)]
-            encoded = self._tokenizer.encode_batch_fast(pieces)  # pieces are encoded in parallel
+        pieces = (piece for chunk in text for piece in _pieces(chunk.decode()))
+        while batch := list(itertools.islice(pieces, IN_PARALLEL)):
+            encoded = self._tokenizer.encode_batch_fast(batch)
             yield np.concatenate([np.array(piece.ids, dtype=dtype) for piece in encoded])
 
     def decode(self, tokens: Iterable[int]) -> str:
@@ -198,3 +204,9 @@ class BytePairs:
 
     def to_json(self) -> str:
         return self._tokenizer.to_str()
+
+
+def _pieces(chunk: str) -> Iterator[str]:
+    """A chunk of text in pieces, which end at line ends."""
+    lines = chunk.splitlines(keepends=True)
+    return ("".join(lines[first : first + LINES]) for first in range(0, len(lines), LINES))

@@ -52,7 +52,8 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
         runs = [result for result in of_budget if result.pos == pos]
         loss = mean([run.val_loss for run in runs])
         rates = ", ".join(sorted({f"{run.lr:g}" for run in runs}))
-        cells = [pos, FAMILIES.get(pos, "relative"), rates, str(len(runs)), formatting.interval(loss)]
+        family = FAMILIES.get(pos.partition("_")[0], "relative")  # a variant has its scheme's name first
+        cells = [pos, family, rates, str(len(runs)), formatting.interval(loss)]
         behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
         cells.append(formatting.difference(mean(behind)) if pos != ARM and behind else "")
         fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]

@@ -26,6 +26,9 @@ CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
 FAILED_UPLOAD = 2.0
 """Seconds to wait for the upload if the run was stopped or failed."""
 
+READING = 60.0
+"""Seconds that W&B's reader has for the local files of a resumed offline run."""
+
 NONE = -1
 """The last step of a run without steps."""
 
@@ -216,8 +219,8 @@ def _last_step(folder: Path) -> int:
 def _steps(segment: Path) -> Iterator[int]:
     """The steps in a segment, read with W&B's own reader up to the first damaged record."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(segment)]
-    output = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
-    for line in output.splitlines():
+    read = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=READING)
+    for line in read.stdout.splitlines():
         if line.startswith("{") and '"history"' in line:
             step = json.loads(line).get("history", {}).get("item", {}).get("step")
             if step is not None:

@@ -20,7 +20,9 @@ const drawChart = (() => {
   // The range of an axis, and the mapping from values to pixels.
   function scale(axis, values, from, to) {
     const usable = values.filter((value) => Number.isFinite(value) && (!axis.log || value > 0));
-    let [low, high] = axis.range ?? [Math.min(...usable), Math.max(...usable)];
+    // Not Math.min(...usable): a call has at most some 120,000 arguments.
+    const extremes = ([low, high], value) => [Math.min(low, value), Math.max(high, value)];
+    let [low, high] = axis.range ?? usable.reduce(extremes, [Infinity, -Infinity]);
     if (!(high > low)) [low, high] = axis.log ? [low / 2 || 1, low * 2 || 10] : [low - 1, low + 1];
     const transform = axis.log ? (value) => Math.log(Math.max(value, low * 1e-9)) : (value) => value;
     const [start, end] = axis.reversed ? [to, from] : [from, to];
