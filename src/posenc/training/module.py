@@ -26,6 +26,9 @@ class LanguageModel(LightningModule):
         validation: inputs and targets, (windows, T) each.
     """
 
+    validation_inputs: Tensor
+    validation_targets: Tensor
+
     def __init__(
         self,
         experiment: Experiment,
@@ -39,8 +42,12 @@ class LanguageModel(LightningModule):
         self.optim, self.schedule = experiment.optim, experiment.schedule
         self.configuration = dict(experiment.config)
         self.steps: int = experiment.config["steps"]
-        self.batches, self.validation = batches, validation
-        self.hardware, self.timer = hardware, timer
+        self.batches, self.hardware, self.timer = batches, hardware, timer
+        inputs, targets = validation
+        self.predicted = (targets != IGNORE_INDEX).sum(-1)  # stays on the CPU: no validation waits for it
+        # Buffers are copied to the device once, with the model.
+        self.register_buffer("validation_inputs", inputs, persistent=False)
+        self.register_buffer("validation_targets", targets, persistent=False)
         self.register_buffer("gradient_norm", torch.zeros(()), persistent=False)
 
     def configure_model(self) -> None:
@@ -62,7 +69,7 @@ class LanguageModel(LightningModule):
         """
         self.model.scheme.at_step(self.trainer.global_step)
         inputs, targets, share = batch
-        return self.loss(inputs.to(self.device), targets.to(self.device)) * share
+        return self.loss(inputs, targets) * share
 
     def configure_optimizers(self) -> Any:
         optimizer, scheduler = build_optimizer(self.model, self.optim, self.schedule, self.steps)
@@ -97,17 +104,17 @@ class LanguageModel(LightningModule):
         The size is at most that of training, and divides the number of windows if possible, so that one compiled graph
         serves all. All ranks get the same number of batches, padded with batches of share 0.
         """
-        inputs, targets = self.validation
         world, rank = self.trainer.world_size, self.trainer.global_rank
-        predicted = int((targets != IGNORE_INDEX).sum())
         largest = self.batches.batch_size // world
-        divisors = [size for size in range((largest + 1) // 2, largest + 1) if len(inputs) % size == 0]
+        windows = len(self.predicted)
+        divisors = [size for size in range((largest + 1) // 2, largest + 1) if windows % size == 0]
         size = max(divisors, default=largest)
-        batches = list(zip(inputs.split(size), targets.split(size), strict=True))
+        parts = (self.validation_inputs, self.validation_targets, self.predicted)
+        batches = list(zip(*(part.split(size) for part in parts), strict=True))
         for index in range(rank, math.ceil(len(batches) / world) * world, world):
-            batch_inputs, batch_targets = batches[index % len(batches)]
-            share = int((batch_targets != IGNORE_INDEX).sum()) / predicted
-            yield batch_inputs, batch_targets, share if index < len(batches) else 0.0
+            inputs, targets, predicted = batches[index % len(batches)]
+            share = int(predicted.sum()) / int(self.predicted.sum())
+            yield inputs, targets, share if index < len(batches) else 0.0
 
     def on_train_start(self) -> None:
         """Compile before the first step, so that compilation is not part of a step's time.
