@@ -92,6 +92,10 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_headline():
     levels = levels_of_arm(found(CORPUS)[0], "rope", "sinusoidal")
     assert f"[{listed((level.ratio.value for level in levels), 1)} times](results/claim-map#tokens" in README
     assert [level.ratio.seeds for level in levels] == [3, 3, 3, 3, 2, 2, 2]  # "the last three: two seeds"
+    backbone, alternatives = found(CORPUS)
+    runs = {(run.pos, run.seed, run.tokens): run for run in (*backbone, *alternatives["rope, learning rate 0.003"])}
+    *_, last = levels_of_arm([*runs.values()], "rope", "sinusoidal")
+    assert f"against RoPE at 0.003, its better rate there, the last is {last.ratio.value:.1f})" in README
 
 
 def test_what_is_copied_and_the_lead_without_the_context_are_in_the_headline():

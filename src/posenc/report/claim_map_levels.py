@@ -27,9 +27,9 @@ def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]
         "### Tokens to the same loss",
         "N above asks for RoPE's tokens to the sinusoid's final loss. This table asks for the sinusoid's tokens, "
         "interpolated between its budgets, to the final loss of each of RoPE's, and of both arms' tokens to the loss "
-        "of an n-gram model. A lower bound (over) stands where the sinusoid's largest budget is not enough, or RoPE's "
-        "smallest is. Of seeds trained on fewer tokens than others, those that this leaves without a value are not "
-        "counted.",
+        "of an n-gram model. 'over' marks a lower bound: the sinusoid does not reach the loss with its largest budget, "
+        "or RoPE reaches it with its smallest. Seeds without runs of the largest budgets are left out where they need "
+        "one.",
         markdown(Table("", ("level", *HEAD), rows)),
     ]
 

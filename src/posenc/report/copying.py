@@ -28,16 +28,16 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
             ]
         )
     head = (
-        *("scheme", "base", "learning rate", "tokens", "seeds", "second minus first reading"),
-        *("new context", "seen context", "own text before", "other text before"),
+        *("scheme", "base", "learning rate", "tokens", "seeds", "second minus first occurrence"),
+        *("novel context", "repeated context", "own text before", "other text before"),
     )
     share = statistics.fmean(row.share for row in rows)
     return [
         "### Copying from the context",
         "A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have "
-        "occurred before. Second minus first reading: the loss on text that stands in the window a second time, minus "
-        "that on the same text before. New and seen context: the loss on the validation windows, for targets whose "
-        "three preceding tokens have not occurred before in the window, and for those whose have "
+        "occurred before. Second minus first occurrence: the loss on text that is repeated in the window, at its "
+        "second occurrence, minus that at its first. Novel and repeated context: the loss on the validation windows, "
+        "for targets whose three preceding tokens have not occurred before in the window, and for those whose have "
         f"({share:.0%} of all). Own and other text before: the loss on the targets in the last quarter of these "
         "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
         "elsewhere in the split. In nats per token, by seed.",
@@ -61,7 +61,7 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
     head = ("scheme", "base", "learning rate", "tokens", "seeds", *(f"{far} back" for far in apart))
     return [
         "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
-        "each validation window if that eighth also stands so many tokens further back, minus that without the copy. "
-        "In nats per token, by seed; only of runs whose models were at hand when this was added.",
+        "each validation window if that eighth is also copied to so many tokens earlier, minus that without the copy. "
+        "In nats per token, by seed; only for runs whose checkpoints still existed when this measure was added.",
         markdown(Table("", head, cells)),
     ]
