@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from posenc.analysis.claim_map import Point, advantage, backbone_of, levels_of_arm, off_plateau
-from posenc.analysis.results import BlockRow, CopyingRow, Result, by_seeds, pooled_sd
+from posenc.analysis.results import BlockRow, CopyingRow, Result
+from posenc.analysis.spread import by_seeds, pooled_sd
 from posenc.analysis.study import Study
 from posenc.analysis.validation_error import Difference, differences
 from posenc.report import formatting

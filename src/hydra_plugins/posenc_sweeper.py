@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
@@ -68,7 +69,8 @@ class BestAgainstBest(Sweeper):
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
 
-        output = [f"runs={folder}", "name=search", f"hydra.sweep.dir={folder}"]
+        quoted = QuotedString(str(folder), Quote.single).with_quotes()
+        output = [f"runs={quoted}", "name=search", f"hydra.sweep.dir={quoted}"]
         jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *output] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
         os.environ[RUNS] = str(len(jobs) + len(schemes) * len(seeds))

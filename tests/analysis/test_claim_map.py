@@ -15,7 +15,8 @@ from posenc.analysis.claim_map import (
     tokens_to,
     trend,
 )
-from posenc.analysis.results import Result, by_seeds, pooled_sd, read_results, seeds_needed, table
+from posenc.analysis.results import Result, read_results, table
+from posenc.analysis.spread import by_seeds, pooled_sd, seeds_needed
 from posenc.errors import UserError
 
 UNIT = 1_228_800

@@ -34,6 +34,15 @@ def test_what_this_program_writes_is_read_without_a_word(tmp_path):
     assert (len(sweep.runs), sweep.notices) == (2, ())
 
 
+def test_runs_on_one_text_are_compared_wherever_it_lies_and_whichever_sweep_asked_for_them(tmp_path):
+    ours, theirs = (
+        f"{CONFIG}text: 0f\ndata: {{path: {path}}}\n".replace("rope}", f"rope, data: text, sweep: {name}}}")
+        for name, path in (("positions", "./a.txt"), ("bases", "/home/a.txt"))
+    )
+    one, other = read_folder(write(tmp_path / "one", config=ours)), read_folder(write(tmp_path / "two", config=theirs))
+    assert one.runs[1].setting == other.runs[1].setting == {"data": "text", "text": "0f", "steps": 20}
+
+
 @pytest.mark.parametrize(
     ("changed", "notice"),
     [

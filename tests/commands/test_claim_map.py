@@ -66,6 +66,20 @@ def test_what_has_a_row_is_passed_over_even_where_its_run_is_gone(folder, tmp_pa
     assert len(command(tmp_path, *other).splitlines()) == 2
 
 
+def test_a_text_in_a_folder_with_an_accent_is_named_in_the_lines_and_read_for_n_grams(folder, tmp_path, capsys):
+    kept, text = shutil.copytree(folder / "kept", tmp_path / "kept"), tmp_path / "jos\xe9 (1)" / "text.txt"
+    text.parent.mkdir()
+    shutil.copy(folder / "text.txt", text)
+    own = [f"data.path={text}", *SHORT]
+    main(
+        ["--results", str(kept), "--cache", str(tmp_path / "cache"), "--ngrams", *own, "--todo", *own, "model.width=32"]
+    )
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("experiment=")]
+    assert [f"data.path='{text}'" in shlex.split(line) for line in lines] == [True, True]
+    assert (kept / "ngrams.csv").exists()
+    assert list((tmp_path / "cache").iterdir())
+
+
 def test_taking_runs_in_again_changes_nothing(folder):
     before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
     command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")

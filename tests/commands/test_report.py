@@ -147,13 +147,14 @@ def test_two_runs_at_a_time_give_the_curves_of_one_at_a_time(train, swept, tmp_p
 def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(train, tmp_path):
     result = train(
         "-m", "experiment=tuned", "logger=csv", "trainer=cpu", "pos=none,sinusoidal", "seed=0,1",
+        f"runs={tmp_path}/jos\xe9 (1)",
         "steps=10", "eval_every=5", "log_every=5", "eval_windows=4", "batch_size=2", "context=32",
         "model.layers=1", "model.width=16", "model.heads=2",
         "hydra.sweeper.grid={optim.lr: [0.004, 0.008], pos.scale: [0.01, matched]}",
         "+hydra.sweeper.grid={optim.betas: [[0.9, 0.95]], fork_from: [null]}",
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
-    folder = tmp_path / "runs" / "kjv_tuned"
+    folder = tmp_path / "jos\xe9 (1)" / "kjv_tuned"
     search = json.loads((folder / "search.json").read_text())
     assert len([trial for trial in search if trial["pos"] == "none"]) == 2  # learning rates
     assert len([trial for trial in search if trial["pos"] == "sinusoidal"]) == 4  # with two scales

@@ -33,6 +33,7 @@ def test_a_path_needs_no_quotes(monkeypatch):
     )
     check_arguments(arguments, CHOICES)
     assert arguments[-1] == "runs=/plain/*"
+    assert flags_first(["pos=rope", "~data.separator", "-m"]) == ["-m", "pos=rope", "~data.separator"]
     assert arguments[:3] == ["-m", "data.path='/home/jos\xe9/my books (1)/*.txt'", "runs='/data/\xfc=1'"]
 
 

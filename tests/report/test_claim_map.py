@@ -3,7 +3,7 @@ import re
 from dataclasses import replace
 
 from posenc.analysis.claim_map import FAMILIES, advantage, backbone_of
-from posenc.analysis.results import seeds_needed
+from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report.claim_map import write_up
 from posenc.report.claim_map_levels import levels

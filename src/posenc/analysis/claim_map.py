@@ -28,6 +28,8 @@ PLATEAU = 0.1
 TREND_BUDGETS = 3
 """A line through two budgets fits whatever they are."""
 
+_Losses = dict[int, dict[int, float]]
+
 
 @dataclass(frozen=True)
 class Point:
@@ -108,13 +110,12 @@ def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
 
 def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point, ...]:
     """N(D) of an arm over a baseline, for results of one corpus and setting, by rising D."""
-    arms = {name: _by_seed(result for result in results if result.pos == name) for name in (arm, baseline)}
+    ours, theirs, seeds = _shared(results, arm, baseline)
     floors = {result.tokens: result.bigram_loss for result in results if result.pos == baseline}
-    seeds = sorted(arms[arm].keys() & arms[baseline].keys())
     points = []
-    for tokens in sorted({tokens for seed in seeds for tokens in arms[baseline][seed]}):
-        losses = {seed: arms[baseline][seed][tokens] for seed in seeds if tokens in arms[baseline][seed]}
-        needed = {seed: tokens_to(arms[arm][seed], loss) for seed, loss in losses.items()}
+    for tokens in sorted({tokens for seed in seeds for tokens in theirs[seed]}):
+        losses = {seed: theirs[seed][tokens] for seed in seeds if tokens in theirs[seed]}
+        needed = {seed: tokens_to(ours[seed], loss) for seed, loss in losses.items()}
         ends = list(needed.values())
         points.append(
             Point(
@@ -122,9 +123,9 @@ def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point
                 losses,
                 speed_up([tokens] * len(ends), ends) if all(ends) else Estimate(math.inf, len(ends)),
                 {seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
-                tokens / max(min(arms[arm][seed]) for seed in losses),
-                tokens / min(max(arms[arm][seed]) for seed in losses),
-                {seed: arms[arm][seed][tokens] for seed in losses if tokens in arms[arm][seed]},
+                tokens / max(min(ours[seed]) for seed in losses),
+                tokens / min(max(ours[seed]) for seed in losses),
+                {seed: ours[seed][tokens] for seed in losses if tokens in ours[seed]},
                 max(losses.values()) > floors[tokens] - PLATEAU,
             )
         )
@@ -136,13 +137,19 @@ def off_plateau(results: Iterable[Result]) -> list[Result]:
     return [result for result in results if not result.val_loss > result.bigram_loss - PLATEAU]
 
 
-def _by_seed(results: Iterable[Result]) -> dict[int, dict[int, float]]:
+def _shared(results: Sequence[Result], arm: str, baseline: str) -> tuple[_Losses, _Losses, list[int]]:
+    """The losses of an arm and of its baseline, by seed, then by tokens, and the seeds that both have."""
+    ours, theirs = (_by_seed(result for result in results if result.pos == name) for name in (arm, baseline))
+    return ours, theirs, sorted(ours.keys() & theirs.keys())
+
+
+def _by_seed(results: Iterable[Result]) -> _Losses:
     """Losses by seed, then by tokens.
 
     Raises:
         UserError: if a budget and seed was trained with two sets of hyperparameters.
     """
-    losses: dict[int, dict[int, float]] = {}
+    losses: _Losses = {}
     for result in results:
         of_seed = losses.setdefault(result.seed, {})
         if result.tokens in of_seed:
@@ -220,11 +227,10 @@ def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[L
     N(D) asks for the arm's tokens to the baseline's loss. This is the same from the other side: it has a value where
     the arm's largest budget does not reach the baseline's loss.
     """
-    arms = {name: _by_seed(result for result in results if result.pos == name) for name in (arm, baseline)}
-    seeds = sorted(arms[arm].keys() & arms[baseline].keys())
-    budgets = sorted({tokens for seed in seeds for tokens in arms[arm][seed]})
-    losses = [{seed: arms[arm][seed][tokens] for seed in seeds if tokens in arms[arm][seed]} for tokens in budgets]
-    return tuple(filter(None, (_level(arms[arm], arms[baseline], of_budget) for of_budget in losses)))
+    ours, theirs, seeds = _shared(results, arm, baseline)
+    budgets = sorted({tokens for seed in seeds for tokens in ours[seed]})
+    losses = [{seed: ours[seed][tokens] for seed in seeds if tokens in ours[seed]} for tokens in budgets]
+    return tuple(filter(None, (_level(ours, theirs, of_budget) for of_budget in losses)))
 
 
 def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Level | None:
@@ -232,10 +238,9 @@ def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Le
 
     None if one of them does not reach it with the arm, or has it with the baseline's smallest budget.
     """
-    arms = {name: _by_seed(result for result in results if result.pos == name) for name in (arm, baseline)}
-    losses = dict.fromkeys(sorted(arms[arm].keys() & arms[baseline].keys()), loss)
-    reached = losses and all(tokens_to(arms[arm][seed], loss) < math.inf for seed in losses)
-    return _level(arms[arm], arms[baseline], losses) if reached else None
+    ours, theirs, seeds = _shared(results, arm, baseline)
+    found = seeds and all(tokens_to(ours[seed], loss) < math.inf for seed in seeds)
+    return _level(ours, theirs, dict.fromkeys(seeds, loss)) if found else None
 
 
 def _level(

@@ -1,19 +1,18 @@
-"""The results of finished runs as rows of runs.csv and curves.csv."""
+"""The results of finished runs as rows of a study's tables."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-import numpy as np
 from annotated_types import Ge, Le, Lt, MinLen
 from pydantic import FiniteFloat, Json
-from scipy import stats
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.attention_heads import ngram_baseline
-from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.runs import DIVERGED, Run
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
@@ -34,6 +33,8 @@ GROUPS = ("intervention", "model", "model/family", "attention", "objective", "to
 OWN_COLUMNS = ("pos.scale", "pos.base")
 
 Key = tuple[str, str, str, int, int, float, str, str]
+
+_Row = TypeVar("_Row", bound="RunRow")
 
 
 @dataclass(frozen=True)
@@ -250,25 +251,7 @@ def table(kind: type[RunRow], rows: Iterable[RunRow]) -> str:
     return to_csv([column.name for column in fields(kind)], map(vars, rows))
 
 
-def by_seeds(results: Iterable[Result]) -> list[list[float]]:
-    """The final losses of each arm, by rising variance over its seeds."""
-    groups: dict[tuple[object, ...], list[float]] = {}
-    for result in results:
-        groups.setdefault(result.arm, []).append(result.val_loss)
-    return sorted(groups.values(), key=lambda losses: float(np.var(losses)))
-
-
-def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """The standard deviation within groups of losses, and its degrees of freedom; NaN and 0 without two in a group."""
-    freedom = sum(len(losses) - 1 for losses in groups)
-    squares = sum(float(np.var(losses)) * len(losses) for losses in groups)
-    return (math.sqrt(squares / freedom), freedom) if freedom else (math.nan, 0)
-
-
-def seeds_needed(sd: float, margin: float) -> int:
-    """The number of seeds for which the 95 % interval of a mean is at most +- margin, for values with this SD."""
-    # The normal quantile is below Student's, so that this is a lower bound, and close to the number where it is large.
-    seeds = max(2, math.ceil((stats.norm.ppf(0.5 + CONFIDENCE / 2) * sd / margin) ** 2))
-    while stats.t.ppf(0.5 + CONFIDENCE / 2, seeds - 1) * sd / math.sqrt(seeds) > margin:
-        seeds += 1
-    return seeds
+def by_arm(rows: Iterable[_Row]) -> list[list[_Row]]:
+    """The rows of each arm, by rising seed."""
+    ordered = sorted(rows, key=attrgetter("arm", "seed"))
+    return [list(of_arm) for _, of_arm in itertools.groupby(ordered, key=attrgetter("arm"))]

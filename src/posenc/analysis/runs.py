@@ -208,10 +208,9 @@ def canonical(value: Any) -> Any:
 
 def flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The configuration that runs of a comparison must share, by dotted key; choices are under their group's name."""
-    ignored = {*NOT_IN_IDENTITY, "seed", "choices", "attention_every", "log_every"} - {"data"}
-    chosen = {
-        group: choice for group, choice in config["choices"].items() if group not in {*ignored, "experiment", "pos"}
-    }
-    yield from chosen.items()
+    ignored = {*NOT_IN_IDENTITY, "seed", "choices", "attention_every", "log_every"}
+    # A corpus is its name, and `text` for its contents, wherever its files are.
+    unnamed = {*ignored, "experiment", "sweep", "pos"} - {"data"}
+    yield from ((group, choice) for group, choice in config["choices"].items() if group not in unnamed)
     rest = leaves({key: value for key, value in config.items() if key not in ignored})
     yield from ((key, value) for key, value in rest if not key.endswith("_target_"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
-from posenc.config.command_line import Arguments
+from posenc.config.command_line import Arguments, quoted
 from posenc.errors import printable
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--ngrams",
         metavar="KEY=VALUE",
         nargs="*",
+        type=quoted,
         help="measure n-gram models of the text given by these overrides",
     )
     parser.add_argument(
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         add_rows(study, finished, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
-            measure_ngrams(study, given.ngrams)
+            measure_ngrams(study, [*given.ngrams, quoted(f"cache={given.cache.absolute()}")])
         if given.copying:
             measure_copying(study, finished, given.cache)
         if given.paired:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.command_line import Arguments
+from posenc.config.command_line import Arguments, quoted
 from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,11 @@ def command_line(
     parser.add_argument("folders", nargs="*", type=Path, help="folders whose finished runs are added, recursively")
     parser.add_argument("--results", type=Path, default=folder, help="folder with plan.yaml; default: %(default)s")
     parser.add_argument(
-        "--todo", metavar="KEY=VALUE", nargs="*", help="print train.py's arguments for the missing runs"
+        "--todo",
+        metavar="KEY=VALUE",
+        nargs="*",
+        type=quoted,
+        help="print train.py's arguments for the missing runs",
     )
     with parser.parsed(arguments) as given:
         from posenc.analysis.study import Study

@@ -167,14 +167,17 @@ def bounded(kind: type[_N], low: _N, high: _N) -> Callable[[str], _N]:
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
-    """The command line with options such as -m before the key=value pairs, as Hydra's parser requires.
+    """The command line with options such as -m before the overrides, as Hydra requires, and these `quoted`."""
+    return sorted(
+        map(quoted, arguments), key=lambda one: one.startswith("~") or ("=" in one and not one.startswith("-"))
+    )
 
-    Expands values that begin with ~/, and quotes absolute paths with blanks, accents and the like.
-    """
+
+def quoted(override: str) -> str:
+    """An override with ~/ expanded, and an absolute path with blanks, accents and the like in quotes, for Hydra."""
     home = os.path.expanduser("~")
-    at_home = (re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", argument) for argument in arguments)
-    quoted = (STRANGE_PATH.sub(r"\1'\2'", argument) for argument in at_home)
-    return sorted(quoted, key=lambda argument: "=" in argument and not argument.startswith("-"))
+    at_home = re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", override)
+    return STRANGE_PATH.sub(r"\1'\2'", at_home)
 
 
 def _leave(sentence: str, code: int) -> NoReturn:

@@ -30,7 +30,7 @@ CHOICES
 KEYS
   seed, steps, batch_size, context         data and length of the run
   eval_every, eval_windows, log_every, attention_every     measurements
-  name, runs, cache, rerun                 output
+  name, runs, cache, rerun, checkpoint_seconds, fork_from    output
   pos.base, model.width, optim.lr, ...     any key of a choice: see --cfg job
 
 EXAMPLES

@@ -21,7 +21,7 @@ def losses_without(trained: Trained, tokens: Tokens) -> dict[int, float]:
         UserError: if the model is not causal, or its attention has no logits to mask.
     """
     model: Any = trained.model
-    if not trained.objective.likelihood or not all(block.attention.op.has_logits for block in model.blocks):
+    if not trained.objective.causal or not all(block.attention.op.has_logits for block in model.blocks):
         raise UserError("only causal models with softmax attention can be evaluated with masked offsets")
     scheme, heads = model.scheme, trained.config["model"]["heads"]
     losses = {0: own_validation_loss(trained, tokens)}

@@ -22,8 +22,7 @@ def block_losses(trained: Trained, tokens: Tokens) -> list[float]:
     Raises:
         UserError: if the model is not causal, or the split has fewer windows than blocks.
     """
-    if not trained.objective.likelihood:
-        raise UserError("only causal models can be evaluated without random masks")
+    trained.require_causal("without random masks")
     window = trained.config["context"] + trained.objective.lookahead
     count = len(tokens) // window
     if count < BLOCKS:

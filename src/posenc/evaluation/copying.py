@@ -53,7 +53,7 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     Raises:
         UserError: if the model is not causal.
     """
-    _require_causal(trained)
+    trained.require_causal("on repeated text")
     context, number = trained.config["context"], trained.config["eval_windows"]
     half = context // 2
     text = validation_windows(tokens, number, half)
@@ -87,7 +87,7 @@ def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
     Raises:
         UserError: if the model is not causal, or its context is shorter than SHORTEST.
     """
-    _require_causal(trained)
+    trained.require_causal("on repeated text")
     context = trained.config["context"]
     if context < SHORTEST:
         raise UserError(f"context={context} is too short for a passage and its copy: at least {SHORTEST} tokens")
@@ -99,11 +99,6 @@ def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
         copied[:, start : start + passage] = windows[:, -passage:]
         losses[distance] = float(_losses(trained, copied)[:, -(passage // 2) :].mean())
     return losses
-
-
-def _require_causal(trained: Trained) -> None:
-    if not trained.objective.likelihood:
-        raise UserError("only causal models can be evaluated on repeated text")
 
 
 def _losses(trained: Trained, windows: Tensor) -> Tensor:

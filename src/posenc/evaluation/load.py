@@ -28,6 +28,11 @@ class Trained:
     tokenizer: "Tokenizer"
     config: dict[str, Any]
 
+    def require_causal(self, how: str) -> None:
+        """Raise UserError unless the model is causal."""
+        if not self.objective.causal:
+            raise UserError(f"only causal models can be evaluated {how}")
+
     def validation_text(self, cache: Path) -> "Tokens":
         """The tokens of the validation split of the run's text.
 

@@ -1,11 +1,9 @@
 """What models gain where a window repeats itself, as a table."""
 
-import itertools
 import statistics
 from collections.abc import Sequence
-from operator import attrgetter
 
-from posenc.analysis.results import CopyingRow, DistanceRow
+from posenc.analysis.results import CopyingRow, DistanceRow, by_arm
 from posenc.report.tables import Table, markdown
 
 
@@ -14,8 +12,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
     if not rows:
         return []
     cells = []
-    for _, runs in itertools.groupby(sorted(rows, key=attrgetter("arm", "seed")), key=attrgetter("arm")):
-        own = list(runs)
+    for own in by_arm(rows):
         arm = own[0]
         cells.append(
             [
@@ -51,8 +48,7 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
         return []
     apart = sorted({row.distance for row in rows} - {0})
     cells = []
-    for _, of_arm in itertools.groupby(sorted(rows, key=attrgetter("arm", "seed")), key=attrgetter("arm")):
-        own = list(of_arm)
+    for own in by_arm(rows):
         losses = {(row.distance, row.seed): row.val_loss for row in own}
         seeds = sorted({row.seed for row in own})
         gains = [[losses[far, seed] - losses[0, seed] for seed in seeds if (far, seed) in losses] for far in apart]

@@ -3,8 +3,6 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from pydantic import FiniteFloat
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.convergence import band, mean
-from posenc.analysis.results import BACKBONE, SEARCH, CurveRow
+from posenc.analysis.results import BACKBONE, SEARCH, CurveRow, by_arm
 from posenc.bounds import Positive
 from posenc.errors import UserError
 from posenc.report.looks import looks
@@ -66,9 +64,8 @@ def _scheme(file: Path) -> dict[str, Any]:
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Arm]:
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source = file.parent.relative_to(results)
-    known = sorted((row for row in _rows(file) if row.pos in schemes), key=attrgetter("arm"))
-    for key, measured in groupby(known, key=attrgetter("arm")):
-        corpus, setting, pos, tokens, lr, scale, base = key
+    for measured in by_arm(row for row in _rows(file) if row.pos in schemes):
+        corpus, setting, pos, tokens, lr, scale, base = measured[0].arm
         trial = setting.startswith(SEARCH)
         overrides = [] if setting == BACKBONE else setting.removeprefix(SEARCH).replace(",", "").split()
         own = dict(one.removeprefix("pos.").split("=", 1) for one in overrides if re.match(r"pos\.\w+=", one))
@@ -85,7 +82,7 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
             "source": f"results/{source.as_posix()}",
             "setting": ", ".join(filter(None, parts)),
             "tokens": tokens,
-            **_curve(list(measured)),
+            **_curve(measured),
         }
 
 

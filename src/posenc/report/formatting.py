@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 
 from posenc.analysis.convergence import Estimate
+from posenc.analysis.results import RunRow
+from posenc.analysis.search import Trial
 
 
 def interval(estimate: Estimate | None, digits: int = 3) -> str:
@@ -80,3 +82,9 @@ def share(fraction: float) -> str:
 def finite(value: float | None, digits: int = 4) -> str:
     """For CSV files: empty if the value is missing or not finite."""
     return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def hyperparameters(of: RunRow | Trial) -> str:
+    """lr 0.0042, scale 0.1, base 10000; those that the scheme has."""
+    known = {"lr": f"{of.lr:g}", "scale": of.scale, "base": of.base}
+    return ", ".join(f"{name} {value}" for name, value in known.items() if value)

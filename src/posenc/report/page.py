@@ -60,7 +60,6 @@ def _panel(panel: Panel, look: Mapping[str, Look]) -> dict[str, Any]:
     longer = panel.extrapolation
     by_scheme = {row.scheme: row for row in longer.rows} if longer else {}
     return {
-        "baseline": panel.baseline,
         "window": window(panel.arms),
         "ngram": vars(panel.ngram) if panel.ngram else None,
         "longer": {"context": longer.context, "times": list(longer.lengths)} if longer else None,

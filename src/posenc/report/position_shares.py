@@ -1,11 +1,9 @@
 """The share of the position encoding in the input, as a table of the claim map's page."""
 
-import itertools
-from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 
-from posenc.analysis.results import ShareRow
+from posenc.analysis.results import ShareRow, by_arm
 from posenc.report.tables import Table, markdown
 from posenc.storage.csv_files import read_rows
 
@@ -14,8 +12,8 @@ def position_shares(file: Path, corpus: str) -> list[str]:
     """The paragraphs on the runs of a corpus in shares.csv, one row per arm, in Markdown."""
     rows = [row for row in read_rows(file, ShareRow) if row.corpus == corpus]
     cells = []
-    for arm, of_arm in itertools.groupby(sorted(rows, key=attrgetter("arm", "seed")), key=attrgetter("arm")):
-        runs, (_, setting, pos, tokens, lr, scale, base) = list(of_arm), arm
+    for runs in by_arm(rows):
+        _, setting, pos, tokens, lr, scale, base = runs[0].arm
         named = (setting, pos, scale, base, f"{lr:g}", f"{tokens:,}", ", ".join(str(run.seed) for run in runs))
         cells.append((*named, f"{fmean(run.first for run in runs):.2f}", f"{fmean(run.last for run in runs):.2f}"))
     if not cells:

@@ -69,8 +69,6 @@ def table(search: Search) -> str:
     """One row per arm, in Markdown."""
     rows = []
     for pos, trials in search.items():
-        own = {"lr": trials[0].lr, "scale": trials[0].scale, "base": trials[0].base}
-        best = ", ".join(f"{name} {value}" for name, value in own.items() if value)
         losses = [f"{trial.loss:.4f}, {formatting.seeds(trial.seeds)}" for trial in trials]
-        rows.append((pos, str(len(trials)), best, *[*losses, ""][:2]))
+        rows.append((pos, str(len(trials)), formatting.hyperparameters(trials[0]), *[*losses, ""][:2]))
     return markdown(Table("", ("arm", "trials", "best", "loss", "next best"), rows))

@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from posenc.analysis.claim_map import Point, finite, off_plateau
-from posenc.analysis.results import Result, by_seeds, pooled_sd, seeds_needed
+from posenc.analysis.results import Result
+from posenc.analysis.spread import by_seeds, pooled_sd, seeds_needed
 from posenc.report.tables import Table, markdown
 
 

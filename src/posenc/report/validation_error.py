@@ -5,6 +5,7 @@ from pathlib import Path
 
 from posenc.analysis.results import BlockRow, Result
 from posenc.analysis.validation_error import differences
+from posenc.report.formatting import hyperparameters
 from posenc.report.tables import Table, markdown
 from posenc.storage.csv_files import read_rows
 
@@ -28,7 +29,7 @@ def validation_error(
         precise = "yes" if one.precise else "no"
         cells.append(
             [
-                *(own.pos, _settings(own), _settings(arm), f"{own.tokens:,}", seeds),
+                *(own.pos, hyperparameters(own), hyperparameters(arm), f"{own.tokens:,}", seeds),
                 *(f"{one.value:+.4f}", f"{one.se:.4f}", precise, f"{one.reported:+.4f}"),
             ]
         )
@@ -45,9 +46,3 @@ def validation_error(
         f"difference in {sum(one.precise for one in found)} of {len(found)} rows.",
         markdown(Table("", head, cells)),
     ]
-
-
-def _settings(run: Result) -> str:
-    """lr 0.0042, scale 0.1, base 10000."""
-    known = {"lr": f"{run.lr:g}", "scale": run.scale, "base": run.base}
-    return ", ".join(f"{name} {value}" for name, value in known.items() if value)
