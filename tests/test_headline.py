@@ -109,3 +109,18 @@ def test_what_is_copied_and_the_lead_without_the_context_are_in_the_headline():
     pairs = list(zip(ropes, sinusoids, strict=True))
     assert f"leads by {listed((rope.own - sinusoid.own for rope, sinusoid in pairs), 3)} nats" in README
     assert f"it is {listed((sinusoid.foreign - rope.foreign for rope, sinusoid in pairs), 3)} behind" in README
+
+
+def test_what_a_last_layer_without_positions_changes_is_in_the_headline():
+    of = {
+        (run.pos, run.base): run for run in STUDY.on(CORPUS) if (run.tokens, run.seed, run.lr) == (LONGEST, 100, 0.003)
+    }
+    hybrid, rope, sinusoid = (of[pos, "10000"] for pos in ("nope_hybrid", "rope", "sinusoidal"))
+    ends = (
+        f"{other.val_loss - hybrid.val_loss:.3f} below {name}" for other, name in ((rope, "RoPE"), (sinusoid, "the"))
+    )
+    assert f"[ends {' and '.join(ends)} sinusoid](docs/results.md#tokens" in README
+    gains = {row.key: row.first - row.second for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
+    assert gains[hybrid.key] > 0.3 > 0.02 > gains[rope.key]
+    lowest = min(run.val_loss for run in STUDY.on(CORPUS) if run.tokens == LONGEST)
+    assert hybrid.val_loss == lowest  # "and then ends lowest"
