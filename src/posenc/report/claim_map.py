@@ -17,7 +17,7 @@ from posenc.analysis.claim_map import (
     replaced,
     trend,
 )
-from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, NGramRow, Result
+from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, NGramRow, Result, by_arm
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
@@ -88,7 +88,9 @@ def _backbone(
     factors |= {name: found for name, found in against.items() if len(found) == 1}
     figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
-    figures.save(losses(both, points, alternatives), study.folder / f"losses-{corpus}.png")
+    longest = [result for result in backbone if result not in both and result.tokens == max(run.tokens for run in both)]
+    hollow = {**alternatives, **{runs[0].pos: runs for runs in by_arm(longest)}}
+    figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
     drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
     map_drawn = f"![N over the baseline's tokens]({corpus}.png)"
     return [drawn, *written, map_drawn, *levels(backbone, ngrams), *one_factor(changed, unit)]

@@ -23,7 +23,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     Args:
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
         points: N(D) of RoPE over the baseline; an arrow each, in the last panel.
-        alternatives: runs of these arms with other hyperparameters, by name; hollow.
+        alternatives: runs of these arms with other hyperparameters, or of other schemes, by name; hollow.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
@@ -76,14 +76,14 @@ def titled(name: str) -> str:
 
 
 def hollow(names: Iterable[str]) -> dict[str, str]:
-    """A marker for each name, the same for arms with the same alternative (what the name has after its comma)."""
-    changes = {name: name.partition(", ")[2] for name in names}
-    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("Dsph"), strict=False))
+    """A marker for each name, the same for arms with the same alternative (the name, or its part after a comma)."""
+    changes = {name: name.partition(", ")[2] or name for name in names}
+    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("DsPX"), strict=False))
     return {name: markers[change] for name, change in changes.items()}
 
 
 def _runs(axes: Any, results: Sequence[Result], alternatives: Mapping[str, Sequence[Result]]) -> None:
-    look = looks([ARM, BASELINE])
+    look = looks([ARM, BASELINE, *(own[0].pos for own in alternatives.values())])
     for pos in (BASELINE, ARM):
         by_budget: dict[int, list[float]] = {}
         for result in sorted(results, key=lambda result: result.tokens):
