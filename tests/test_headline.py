@@ -112,15 +112,14 @@ def test_what_is_copied_and_the_lead_without_the_context_are_in_the_headline():
 
 
 def test_what_a_last_layer_without_positions_changes_is_in_the_headline():
-    of = {
-        (run.pos, run.base): run for run in STUDY.on(CORPUS) if (run.tokens, run.seed, run.lr) == (LONGEST, 100, 0.003)
-    }
-    hybrid, rope, sinusoid = (of[pos, "10000"] for pos in ("nope_hybrid", "rope", "sinusoidal"))
-    ends = (
-        f"{other.val_loss - hybrid.val_loss:.3f} below {name}" for other, name in ((rope, "RoPE"), (sinusoid, "the"))
-    )
+    runs = [run for run in STUDY.on(CORPUS) if (run.tokens, run.lr) == (LONGEST, 0.003)]
+    of = {(run.pos, run.base, run.seed): run for run in runs}
+    hybrid, rope, sinusoid = (of[pos, "10000", 100] for pos in ("nope_hybrid", "rope", "sinusoidal"))
+    second, other = of["nope_hybrid", "10000", 0], of["rope", "1000", 0]
+    ends = (f"{one.val_loss - hybrid.val_loss:.3f} below {name}" for one, name in ((rope, "RoPE"), (sinusoid, "the")))
     assert f"[ends {' and '.join(ends)} sinusoid](docs/results.md#tokens" in README
+    assert f"and ends {other.val_loss - second.val_loss:.3f} below RoPE of the same seed, whose base is 1,000" in README
     gains = {row.key: row.first - row.second for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
-    assert gains[hybrid.key] > 0.3 > 0.02 > gains[rope.key]
-    lowest = min(run.val_loss for run in STUDY.on(CORPUS) if run.tokens == LONGEST)
-    assert hybrid.val_loss == lowest  # "and then ends lowest"
+    assert min(gains[hybrid.key], gains[second.key]) > 0.3 > 0.02 > max(gains[rope.key], gains[other.key])
+    lowest = sorted((run for run in STUDY.on(CORPUS) if run.tokens == LONGEST), key=lambda run: run.val_loss)[:2]
+    assert lowest == [second, hybrid]  # "and then ends lowest"
