@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from posenc.analysis.claim_map import Point, advantage, backbone_of, levels_of_arm, off_plateau
-from posenc.analysis.results import BlockRow, CopyingRow, Result
+from posenc.analysis.results import BlockRow, CopyingRow, RemovedHeadRow, Result
 from posenc.analysis.spread import by_seeds, pooled_sd
 from posenc.analysis.study import Study
 from posenc.analysis.validation_error import Difference, differences
@@ -123,3 +123,17 @@ def test_what_a_last_layer_without_positions_changes_is_in_the_headline():
     assert min(gains[hybrid.key], gains[second.key]) > 0.3 > 0.02 > max(gains[rope.key], gains[other.key])
     lowest = sorted((run for run in STUDY.on(CORPUS) if run.tokens == LONGEST), key=lambda run: run.val_loss)[:2]
     assert lowest == [second, hybrid]  # "and then ends lowest"
+
+
+def test_the_one_head_that_copies_is_in_the_headline():
+    rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
+    whole, without = [], []
+    for seed in (0, 100):
+        all_heads, *heads = [row for row in rows if row.pos == "nope_hybrid" and row.seed == seed]
+        ordered = sorted(heads, key=lambda row: row.first - row.second)
+        assert ordered[0].layer == 4
+        assert all(row.first - row.second > 0.19 for row in ordered[1:])  # no other head alone is needed
+        whole.append(all_heads.first - all_heads.second)
+        without.append(f"{ordered[0].first - ordered[0].second:.2f}")
+    assert set(without) == {"0.02"}
+    assert f"is 0.02 nats lower than at the first instead of {listed(whole, 2)}." in README

@@ -117,6 +117,19 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
         assert page.count(f"| {row['pos']} | 10000 | 0.003 | 40,960 | 0 | {gains} |") == 1
 
 
+def test_what_a_run_copies_without_the_head_that_matters_most_is_on_the_page(folder, tmp_path):
+    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
+    command(folder, "-m", "posenc.claim_map", "runs/claim_map/rope", "--results", kept, "--heads")
+    whole, *heads = read_csv(kept / "removed_heads.csv")
+    assert whole["layer"] == whole["head"] == "0"
+    assert [row["layer"] + row["head"] for row in heads] == [f"{layer}{head}" for layer in "1234" for head in "1234"]
+    most, following, *_ = sorted(heads, key=lambda row: float(row["first"]) - float(row["second"]))
+    gains = [f"{float(row['second']) - float(row['first']):+.2f}" for row in (whole, most, following)]
+    losses = [f"{float(row[column]):.3f}" for column in ("new", "seen") for row in (whole, most)]
+    cells = " | ".join([*gains, f"{most['layer']}.{most['head']}", *losses])
+    assert (kept / "README.md").read_text().count(f"| rope | 10000 | 0.003 | 40,960 | 0 | {cells} |") == 1
+
+
 def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_is_gone(folder, tmp_path):
     run = only(folder / "runs" / "claim_map" / "sinusoidal")
     (measured,) = (row["position_share"] for row in read_csv(run / "metrics.csv") if row["position_share"])

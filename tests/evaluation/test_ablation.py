@@ -1,4 +1,4 @@
-"""What a trained model loses without one offset."""
+"""What a trained model loses without one offset, or one head."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,9 +9,11 @@ import torch
 
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
-from posenc.evaluation.ablation import OFFSETS, losses_without
+from posenc.evaluation.ablation import OFFSETS, copying_without_heads, losses_without, without_head
+from posenc.evaluation.copying import copying
 from posenc.evaluation.longer_windows import own_validation_loss
 from posenc.interventions import OffsetBias
+from posenc.model.attention import PositionContext
 from posenc.model.linear_attention import Linear
 from posenc.objectives.objective import Masked
 from posenc.positions import Alibi, PositionScheme, Rotary
@@ -48,3 +50,34 @@ def test_linear_attention_and_masked_models_are_refused():
     for one in (linear, replace(masked, objective=Masked(256))):
         with pytest.raises(UserError, match="only causal models with softmax attention"):
             losses_without(one, TOKENS)
+
+
+def test_attention_is_the_sum_of_its_heads_of_which_one_at_a_time_is_removed():
+    one = trained(Rotary(8))
+    block: Any = one.model.blocks[0]
+    x = torch.randn(2, 6, 16)
+    context = PositionContext(Rotary(8), torch.arange(6), None)
+    with torch.no_grad():
+        whole = block.attention(x, context)
+        with without_head(block.attention, 0):
+            first = block.attention(x, context)
+        with without_head(block.attention, 1):
+            second = block.attention(x, context)
+    assert not torch.allclose(first, second)
+    assert torch.allclose(first + second, whole, rtol=1e-4, atol=1e-4)
+
+
+def test_each_head_is_removed_alone_and_the_model_is_afterwards_what_it_was():
+    few = Tokens(TOKENS.ids % 4, "few letters")  # so that some contexts are repeated
+    one = trained(Rotary(8))
+    whole = copying(one, few)
+    found = copying_without_heads(one, few)
+    assert list(found) == [(0, 0), (1, 1), (1, 2)]
+    assert found[0, 0] == (whole.first, whole.second, whole.new, whole.seen)
+    assert copying(one, few) == whole
+    assert len(set(found.values())) == 3
+
+
+def test_copying_without_heads_of_a_masked_model_is_refused():
+    with pytest.raises(UserError, match="only causal models"):
+        copying_without_heads(replace(trained(PositionScheme()), objective=Masked(256)), TOKENS)

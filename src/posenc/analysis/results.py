@@ -132,6 +132,18 @@ class DistanceRow(RunRow):
 
 
 @dataclass(frozen=True)
+class RemovedHeadRow(RunRow):
+    """A row of removed_heads.csv: as in copying.csv, without one attention head; layer and head from 1, 0 for none."""
+
+    layer: NonNegativeInt
+    head: NonNegativeInt
+    first: FiniteFloat
+    second: FiniteFloat
+    new: FiniteFloat
+    seen: FiniteFloat
+
+
+@dataclass(frozen=True)
 class BlockRow(RunRow):
     """A row of blocks.csv: a run's loss on each block of the validation split (`posenc.evaluation.blocks`)."""
 

@@ -1,7 +1,7 @@
 """Update and plot the claim map: `python -m posenc.claim_map runs/claim_map`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="also measure what finished models gain where a window repeats itself",
     )
     parser.add_argument(
+        "--heads",
+        action="store_true",
+        help="also measure what finished models copy without each of their attention heads",
+    )
+    parser.add_argument(
         "--paired",
         action="store_true",
         help="also evaluate finished models on the whole validation split, for the errors of differences",
@@ -47,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measure_ngrams(study, [*given.ngrams, quoted(f"cache={given.cache.absolute()}")])
         if given.copying:
             measure_copying(study, finished, given.cache)
+        if given.heads:
+            measure_heads(study, finished, given.cache)
         if given.paired:
             measure_blocks(study, finished, given.cache)
         if given.todo is None:
@@ -111,6 +118,18 @@ def measure_copying(study: "Study", finished: "Sequence[Finished]", cache: Path)
 
     add_evaluations(study, finished, cache, "copying.csv", CopyingRow, measured)
     add_evaluations(study, finished, cache, "distances.csv", DistanceRow, by_distance)
+
+
+def measure_heads(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
+    """Add what each finished run copies without each of its attention heads to removed_heads.csv."""
+    from posenc.analysis.results import RemovedHeadRow
+    from posenc.evaluation.ablation import copying_without_heads
+
+    def measured(trained: "Trained", tokens: "Tokens") -> Iterator[tuple[float, ...]]:
+        for (layer, head), losses in copying_without_heads(trained, tokens).items():
+            yield layer, head, *(round(loss, 5) for loss in losses)
+
+    add_evaluations(study, finished, cache, "removed_heads.csv", RemovedHeadRow, measured)
 
 
 def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:

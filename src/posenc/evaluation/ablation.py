@@ -1,17 +1,25 @@
-"""Ablation at evaluation: the loss of a trained model when attention at one offset is masked.
+"""Ablation at evaluation: a trained model when attention at one offset is masked, or one head is removed.
 
 It shows what the model uses, whereas the scores of its heads only show what they attend to.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
+from posenc.evaluation.copying import by_context, losses_on, occurrences, own_windows
 from posenc.evaluation.load import Trained
 from posenc.evaluation.longer_windows import own_validation_loss
 from posenc.interventions import OffsetMask
+from posenc.model.attention import Attention
 
 OFFSETS = (1, 2, 3, 17)
+
+WINDOWS = 64
+"""The number of validation windows without each head: few, since there are many heads."""
 
 
 def losses_without(trained: Trained, tokens: Tokens) -> dict[int, float]:
@@ -32,3 +40,41 @@ def losses_without(trained: Trained, tokens: Tokens) -> dict[int, float]:
     finally:
         model.scheme = scheme
     return losses
+
+
+def copying_without_heads(trained: Trained, tokens: Tokens) -> dict[tuple[int, int], tuple[float, ...]]:
+    """What a model copies without each of its attention heads, by layer and head from 1; with all under (0, 0).
+
+    Returns:
+        `first`, `second`, `new` and `seen` of Copying, on at most WINDOWS validation windows.
+
+    Raises:
+        UserError: if the model is not causal.
+    """
+    model: Any = trained.model
+    config = {**trained.config, "eval_windows": min(WINDOWS, trained.config["eval_windows"])}
+    fewer = replace(trained, config=config)
+    windows = own_windows(fewer, tokens)
+
+    def measured() -> tuple[float, ...]:
+        return *occurrences(fewer, tokens), *by_context(losses_on(fewer, windows), windows)[:2]
+
+    found = {(0, 0): measured()}
+    for layer, block in enumerate(model.blocks, 1):
+        for head in range(config["model"]["heads"]):
+            with without_head(block.attention, head):
+                found[layer, head + 1] = measured()
+    return found
+
+
+@contextmanager
+def without_head(attention: Attention, head: int) -> Iterator[None]:
+    """Zero one head's output (zero ablation); restores it at the end."""
+    of_head = slice(head * attention.head_dim, (head + 1) * attention.head_dim)
+    weight = attention.out.weight.detach()  # shares memory with the parameter
+    kept = weight[:, of_head].clone()
+    try:
+        weight[:, of_head] = 0
+        yield
+    finally:
+        weight[:, of_head] = kept

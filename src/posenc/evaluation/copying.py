@@ -53,25 +53,41 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     Raises:
         UserError: if the model is not causal.
     """
-    trained.require_causal("on repeated text")
-    context, number = trained.config["context"], trained.config["eval_windows"]
-    half = context // 2
-    text = validation_windows(tokens, number, half)
-    read = _losses(trained, torch.cat([text, text, text[:, :1]], dim=1)).mean(0)
-    windows = validation_windows(tokens, number, context + 1)
-    losses, repeats = _losses(trained, windows), repeated(windows[:, :-1], ORDER)
+    first, second = occurrences(trained, tokens)
+    context, windows = trained.config["context"], own_windows(trained, tokens)
+    losses = losses_on(trained, windows)
+    new, seen, share = by_context(losses, windows)
     last = context - context // 4
     cut = last - context // 8
     foreign = torch.cat([windows.roll(len(windows) // 2, dims=0)[:, :cut], windows[:, cut:]], dim=1)
     return Copying(
-        first=float(read[half // 2 : half - 1].mean()),
-        second=float(read[half + half // 2 : -1].mean()),
-        new=float(losses[~repeats].mean()),
-        seen=float(losses[repeats].mean()),
-        share=float(repeats.double().mean()),
+        first=first,
+        second=second,
+        new=new,
+        seen=seen,
+        share=share,
         own=float(losses[:, last:].mean()),
-        foreign=float(_losses(trained, foreign)[:, last:].mean()),
+        foreign=float(losses_on(trained, foreign)[:, last:].mean()),
     )
+
+
+def occurrences(trained: Trained, tokens: Tokens) -> tuple[float, float]:
+    """The losses `first` and `second` of Copying.
+
+    Raises:
+        UserError: if the model is not causal.
+    """
+    trained.require_causal("on repeated text")
+    half = trained.config["context"] // 2
+    text = validation_windows(tokens, trained.config["eval_windows"], half)
+    read = losses_on(trained, torch.cat([text, text, text[:, :1]], dim=1)).mean(0)
+    return float(read[half // 2 : half - 1].mean()), float(read[half + half // 2 : -1].mean())
+
+
+def by_context(losses: Tensor, windows: Tensor) -> tuple[float, float, float]:
+    """Losses (N, T) on windows (N, T + 1) -> `new`, `seen` and `share` of Copying."""
+    repeats = repeated(windows[:, :-1], ORDER)
+    return float(losses[~repeats].mean()), float(losses[repeats].mean()), float(repeats.double().mean())
 
 
 def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
@@ -91,17 +107,22 @@ def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
     context = trained.config["context"]
     if context < SHORTEST:
         raise UserError(f"context={context} is too short for a passage and its copy: at least {SHORTEST} tokens")
-    windows, passage = validation_windows(tokens, trained.config["eval_windows"], context + 1), context // 8
+    windows, passage = own_windows(trained, tokens), context // 8
     losses = {}
     for distance in (0, *(eighths * passage for eighths in (1, 2, 4, 7))):
         copied = windows.clone()
         start = context + 1 - passage - distance
         copied[:, start : start + passage] = windows[:, -passage:]
-        losses[distance] = float(_losses(trained, copied)[:, -(passage // 2) :].mean())
+        losses[distance] = float(losses_on(trained, copied)[:, -(passage // 2) :].mean())
     return losses
 
 
-def _losses(trained: Trained, windows: Tensor) -> Tensor:
+def own_windows(trained: Trained, tokens: Tokens) -> Tensor:
+    """The windows of the run's last validation, (N, T + 1)."""
+    return validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + 1)
+
+
+def losses_on(trained: Trained, windows: Tensor) -> Tensor:
     """windows (N, T + 1) -> nats (N, T)."""
     return torch.cat([losses for losses, _ in token_losses(trained, windows)])
 

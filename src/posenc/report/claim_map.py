@@ -17,14 +17,14 @@ from posenc.analysis.claim_map import (
     replaced,
     trend,
 )
-from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, NGramRow, Result, by_arm
+from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, NGramRow, RemovedHeadRow, Result, by_arm
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
 from posenc.report.claim_map_tables import one_factor, schemes, table
-from posenc.report.copying import copying, distances
+from posenc.report.copying import copying, distances, removed_heads
 from posenc.report.position_shares import position_shares
 from posenc.report.spread import spread, spread_of_ratio
 from posenc.report.validation_error import validation_error
@@ -44,6 +44,7 @@ def write(study: Study) -> Path:
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
     copied = read_rows(study.folder / "copying.csv", CopyingRow)
     apart = read_rows(study.folder / "distances.csv", DistanceRow)
+    removed = read_rows(study.folder / "removed_heads.csv", RemovedHeadRow)
     for corpus in study.corpora:
         backbone, alternatives = backbone_of(study, corpus)
         unit = min((result.tokens for result in backbone), default=0)
@@ -53,6 +54,7 @@ def write(study: Study) -> Path:
         text += validation_error(study.folder / "blocks.csv", corpus, backbone, alternatives)
         text += copying([row for row in copied if row.corpus == corpus])
         text += distances([row for row in apart if row.corpus == corpus])
+        text += removed_heads([row for row in removed if row.corpus == corpus])
         text += position_shares(study.folder / "shares.csv", corpus)
         for tokens, trials in searches(study.on(corpus)).items():
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from posenc.analysis.results import CopyingRow, DistanceRow, by_arm
+from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, by_arm
 from posenc.report.tables import Table, markdown
 
 
@@ -59,5 +59,41 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
         "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
         "each validation window if that eighth is also copied to so many tokens earlier, minus that without the copy. "
         "In nats per token, by seed; only for runs whose checkpoints still existed when this measure was added.",
+        markdown(Table("", head, cells)),
+    ]
+
+
+def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
+    """The paragraphs on what models copy without the head that matters most for it, one row per arm, in Markdown."""
+    cells = []
+    for own in by_arm(rows):
+        seeds = sorted({row.seed for row in own})
+        whole = [row for row in own if not row.layer]
+        ordered = [
+            sorted((row for row in own if row.seed == seed and row.layer), key=lambda row: row.first - row.second)
+            for seed in seeds
+        ]
+        most, following = [heads[0] for heads in ordered], [heads[1] for heads in ordered]
+        cells.append(
+            [
+                *(own[0].pos, own[0].base, f"{own[0].lr:g}", f"{own[0].tokens:,}", ", ".join(map(str, seeds))),
+                *(", ".join(f"{row.second - row.first:+.2f}" for row in found) for found in (whole, most, following)),
+                ", ".join(f"{row.layer}.{row.head}" for row in most),
+                *(", ".join(f"{row.new:.3f}" for row in found) for found in (whole, most)),
+                *(", ".join(f"{row.seen:.3f}" for row in found) for found in (whole, most)),
+            ]
+        )
+    if not cells:
+        return []
+    head = (
+        *("scheme", "base", "learning rate", "tokens", "seeds", "second minus first occurrence"),
+        *("without one head", "without another", "that head", "novel context", "without that head"),
+        *("repeated context", "without that head"),
+    )
+    return [
+        "Heads removed at evaluation: the columns of the first table, on fewer windows, with all heads and with the "
+        "output of one attention head set to zero. That head (layer.head, from 1) is the one without which the second "
+        "occurrence gains least; 'another' is the next such head. In nats per token, by seed; only for runs whose "
+        "checkpoints still existed when this measure was added. `removed_heads.csv` has every head.",
         markdown(Table("", head, cells)),
     ]
