@@ -29,7 +29,8 @@ With other texts, tokenizers, sizes and baselines, and one seed each (docs/claim
 """
 
 _RATIOS = (0.3, 0.4, 0.6, 0.8, 1, 1.2, 1.5, 2, 3, 4, 6, 10)
-_MAIN, _THIN, _GREY = "#d55e00", ("#009e73", "#cc79a7", "#0072b2", "#7f7f7f"), "#b0b0b0"
+_MAIN, _GREY = "#d55e00", "#b0b0b0"
+_THIN = ("#009e73", "#cc79a7", "#0072b2", "#7f7f7f", "#56b4e9", "#b07d00", "#1c1c1c")
 
 
 @matplotlib.rc_context(STYLE)
@@ -52,7 +53,7 @@ def advantages(
         for name, points in factors.items()
         for point in points
     }
-    heights = (6.2, 0.6 + 0.19 * (3 + len(rows) + len(PUBLISHED)))
+    heights = (6.2 + 0.1 * len(others), 0.6 + 0.19 * (3 + len(rows) + len(PUBLISHED)))
     fig = Figure(figsize=(8, sum(heights)), layout="constrained")
     parts: Any = fig.subfigures(2, 1, height_ratios=heights)
     upper, lower = parts
@@ -62,6 +63,7 @@ def advantages(
     _ngram_axis(above, main, ngrams)
     _gaps(below, main)
     _rows(lower.subplots(), rows)
+    upper.legend(loc="outside lower center", ncols=2, fontsize=9)
     upper.suptitle(
         f"How many times fewer tokens RoPE needs than {BASELINE}\n"
         "rings: seeds; bars: 95 % intervals; triangles: N is higher or lower than this\n"
@@ -81,7 +83,7 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     measured = {name: points for name, points in others.items() if points}
     markers = hollow(measured)
     for place, (color, (name, points)) in enumerate(zip(itertools.cycle(_THIN), measured.items(), strict=False), 1):
-        beside = axes.transData + ScaledTranslation(4 * place / 72, 0, axes.figure.dpi_scale_trans)  # may be equal
+        beside = axes.transData + ScaledTranslation(3 * place / 72, 0, axes.figure.dpi_scale_trans)  # may be equal
         style = {"color": color, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}
         _line(axes, points, titled(name), linewidth=1, marker=markers[name], **style)
         for point in points:
@@ -93,7 +95,6 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     axes.set_ylim(min(0.6, axes.get_ylim()[0]), 1.1 * axes.get_ylim()[1])
     axes.set_ylabel("N, times fewer tokens")
     axes.margins(x=0.06)
-    axes.legend(fontsize=9)
 
 
 def _bound(point: Point) -> float:
