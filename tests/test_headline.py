@@ -135,13 +135,14 @@ def test_what_a_last_layer_without_positions_changes_is_in_the_headline():
 
 def test_the_one_head_that_copies_is_in_the_headline():
     rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
-    whole, without = [], []
-    for seed in (0, 100):
-        all_heads, *heads = [row for row in rows if row.pos == "nope_hybrid" and row.seed == seed]
+    whole, without = {}, []
+    for pos, seed in ("nope_hybrid", 0), ("nope_hybrid", 1), ("nope_hybrid", 100), ("rope_partial", 100):
+        all_heads, *heads = [row for row in rows if (row.pos, row.seed) == (pos, seed)]
         ordered = sorted(heads, key=lambda row: row.first - row.second)
         assert ordered[0].layer == 4
-        assert all(row.first - row.second > 0.19 for row in ordered[1:])  # no other head alone is needed
-        whole.append(all_heads.first - all_heads.second)
-        without.append(f"{ordered[0].first - ordered[0].second:.2f}")
-    assert set(without) == {"0.02"}
-    assert f"is 0.02 nats lower than at the first instead of {listed(whole, 2)} (two of the seeds)." in README
+        assert all(row.first - row.second > 0.195 for row in ordered[1:])  # no other head alone is needed
+        whole[pos, seed] = all_heads.first - all_heads.second
+        without.append(ordered[0].first - ordered[0].second)
+    assert f"{max(without):.2f}" == "0.02"
+    hybrids = listed((whole["nope_hybrid", seed] for seed in (0, 1, 100)), 2)
+    assert f"is at most 0.02 nats lower than at the first instead of {hybrids}." in README
