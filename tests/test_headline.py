@@ -19,7 +19,9 @@ FOLDER = ROOT / "results/claim-map"
 STUDY = Study(FOLDER)
 CORPUS = STUDY.corpora[0]
 LONGEST = 78_643_200
-README = " ".join((ROOT / "README.md").read_text().split())
+README, RESULTS, COPYING = (
+    " ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/results.md", "docs/copying.md")
+)
 RATIOS = ("docs/results.md", "docs/claims.md")
 """Pages that give a ratio as the tables do; README writes it out."""
 
@@ -72,15 +74,18 @@ def lead(one: Difference) -> str:
     return listed((arm - own for own, arm in means), 3)
 
 
+def in_training(one: Difference) -> str:
+    """The baseline's lead at the last validation, by seed."""
+    return listed((arm.val_loss - own.val_loss for own, arm in one.pairs), 3)
+
+
 def test_the_lead_of_the_sinusoid_is_that_on_the_whole_validation_split():
     searched, halved = sorted(paired(), key=lambda one: -one.pairs[0][1].lr)
     assert halved.pairs[0][1].lr == searched.pairs[0][1].lr / 2
-    assert f"the sinusoid ends {-halved.value:.2f} nats lower" in README
-    assert f"at the other the sinusoid leads by {-searched.value:.2f}, and with both arms at 0.003" in README
+    assert f"the sinusoid ends {-halved.value:.2f} nats per byte lower" in README
     assert all(f"{one.se:.3f}" == "0.001" for one in (searched, halved))
-    page = " ".join((ROOT / "docs/results.md").read_text().split())
-    assert f"({lead(searched)} on the whole split)" in page
-    assert f"({lead(halved)} with seed 0 on the [whole validation split]" in page
+    assert f"and {in_training(searched)} below RoPE at 0.006 ({lead(searched)} on the whole split)" in COPYING
+    assert f"{lead(halved)} with seed 0 on the [whole validation split]" in COPYING
 
 
 def test_at_equal_learning_rates_the_lead_is_within_the_spread_over_seeds():
@@ -89,60 +94,78 @@ def test_at_equal_learning_rates_the_lead_is_within_the_spread_over_seeds():
     assert abs(of["rope", 0.003] - of["sinusoidal", 0.003]) < sd
 
 
-def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_headline():
+def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     levels = levels_of_arm(found(CORPUS)[0], "rope", "sinusoidal")
-    assert f"[{listed((level.ratio.value for level in levels), 1)} times](results/claim-map#tokens" in README
-    assert [level.ratio.seeds for level in levels] == [3, 3, 3, 3, 2, 2, 2]  # "the last three: two seeds"
+    ratios = [level.ratio for level in levels]
+    assert [ratio.seeds for ratio in ratios] == [3, 3, 3, 3, 2, 2, 2]
+    cells = [formatting.interval(ratio, 2) if ratio.interval else f"{ratio.value:.2f} (2 seeds)" for ratio in ratios]
+    assert f"the sinusoid's, times as many | {' | '.join(cells)} |" in RESULTS
     backbone, alternatives = found(CORPUS)
     runs = {(run.pos, run.seed, run.tokens): run for run in (*backbone, *alternatives["rope, learning rate 0.003"])}
     *_, last = levels_of_arm([*runs.values()], "rope", "sinusoidal")
-    assert f"against RoPE at 0.003, its better rate there, the last is {last.ratio.value:.1f})" in README
+    assert f"Against RoPE at 0.003, its better rate there, the last is {last.ratio.value:.2f}." in RESULTS
 
 
-def test_what_is_copied_and_the_lead_without_the_context_are_in_the_headline():
+def test_what_is_copied_and_the_lead_without_the_context_are_stated():
     rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens == LONGEST]
     of = {(row.pos, row.lr, row.seed): row for row in rows}
     sinusoids = [of["sinusoidal", 0.0042, seed] for seed in (0, 1)]
     ropes = [of["rope", 0.003, seed] for seed in (0, 1)]
-    assert f"{listed((row.first - row.second for row in sinusoids), 2)} nats lower](" in README
-    assert all(f"{row.first - row.second:.2f}" == "0.01" for row in rows if row.pos == "rope")
+    assert f"is {listed((row.first - row.second for row in sinusoids), 2)} nats lower than at its first" in README
+    rotated = [f"{row.first - row.second:.2f}" for row in rows if row.pos == "rope"]
+    assert set(rotated) == {"0.01"}
+    assert f"RoPE's 0.01 ({len(rotated)} runs)" in README
     pairs = list(zip(ropes, sinusoids, strict=True))
-    assert f"leads by {listed((rope.own - sinusoid.own for rope, sinusoid in pairs), 3)} nats" in README
-    assert f"it is {listed((sinusoid.foreign - rope.foreign for rope, sinusoid in pairs), 3)} behind" in README
+    assert f"leads RoPE at 0.003 by {listed((rope.own - sinusoid.own for rope, sinusoid in pairs), 3)} nats" in COPYING
+    assert f"is {listed((sinusoid.foreign - rope.foreign for rope, sinusoid in pairs), 3)} behind" in COPYING
 
 
-def test_what_a_last_layer_without_positions_changes_is_in_the_headline():
-    runs = [run for run in STUDY.on(CORPUS) if (run.tokens, run.lr) == (LONGEST, 0.003)]
-    of = {(run.pos, run.base, run.seed): run for run in runs}
-    hybrid, rope, sinusoid = (of[pos, "10000", 100] for pos in ("nope_hybrid", "rope", "sinusoidal"))
-    more, others = (
-        [of[pos, base, seed] for seed in (0, 1)] for pos, base in (("nope_hybrid", "10000"), ("rope", "1000"))
+def test_what_fewer_rotated_channels_change_is_stated():
+    runs = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST]
+    of = {(run.pos, run.lr, run.base, run.seed): run for run in runs}
+    hybrids, controls = (
+        [of[pos, 0.003, base, seed] for seed in (0, 1)] for pos, base in (("nope_hybrid", "10000"), ("rope", "1000"))
     )
-    partial = of["rope_partial", "10000", 100]
-    ends = (f"{one.val_loss - hybrid.val_loss:.3f} below {name}" for one, name in ((rope, "RoPE"), (sinusoid, "the")))
-    assert f"[ends {' and '.join(ends)} sinusoid](docs/results.md#tokens" in README
-    below = listed((other.val_loss - one.val_loss for one, other in zip(more, others, strict=True)), 3)
-    assert f"and end {below} below RoPE of the same seed, whose base is 1,000" in README
-    assert f"and ends {rope.val_loss - partial.val_loss:.3f} below RoPE, the lowest of all runs" in README
+    sinusoids = [of["sinusoidal", 0.0042, "10000", seed] for seed in (0, 1)]
+    hybrid, partial, control, sinusoid, other = (
+        of[*arm, "10000", 100]
+        for arm in (
+            ("nope_hybrid", 0.003),
+            ("rope_partial", 0.003),
+            ("rope", 0.003),
+            ("sinusoidal", 0.003),
+            ("sinusoidal", 0.006),
+        )
+    )
+
+    def below(ones: Sequence[Result], others: Sequence[Result]) -> str:
+        return listed((high.val_loss - low.val_loss for low, high in zip(ones, others, strict=True)), 3)
+
+    assert f"It ends {below([hybrid], [control])} nats below that RoPE." in COPYING
+    assert f"and end {below(hybrids, controls)} below RoPE of the same seed" in COPYING
+    against = f"{below(hybrids, sinusoids)} lower (seeds 0 and 1), and {below([hybrid], [sinusoid])} lower"
+    assert f"Against the sinusoid at its best rate it ends {against} than the sinusoid at 0.003" in COPYING
+    ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
+    assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
     gains = {row.key: row.first - row.second for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
-    copying = min(gains[run.key] for run in (hybrid, partial, *more))
-    assert copying > 0.3 > 0.02 > max(gains[run.key] for run in (rope, *others))
-    ordered = sorted((run for run in STUDY.on(CORPUS) if run.tokens == LONGEST), key=lambda run: run.val_loss)
-    lowest, *following = ordered[:4]
-    assert lowest == partial
-    assert {run.key for run in following} == {run.key for run in (hybrid, *more)}  # "and then ends lowest"
+    copying = [run for run in runs if run.pos in ("nope_hybrid", "rope_partial")]
+    assert min(gains[run.key] for run in copying) > 0.3 > 0.02 > max(gains[run.key] for run in (control, *controls))
+    last = max(run.val_loss for run in copying)
+    assert last < min(run.val_loss for run in runs if run not in copying)  # "and ends below the sinusoid"
+    assert min(runs, key=lambda run: run.val_loss) == partial  # "the lowest of all runs"
 
 
-def test_the_one_head_that_copies_is_in_the_headline():
+def test_the_one_head_that_copies_is_stated():
     rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
-    whole, without = {}, []
+    whole, without = [], []
     for pos, seed in ("nope_hybrid", 0), ("nope_hybrid", 1), ("nope_hybrid", 100), ("rope_partial", 100):
         all_heads, *heads = [row for row in rows if (row.pos, row.seed) == (pos, seed)]
-        ordered = sorted(heads, key=lambda row: row.first - row.second)
-        assert ordered[0].layer == 4
-        assert all(row.first - row.second > 0.195 for row in ordered[1:])  # no other head alone is needed
-        whole[pos, seed] = all_heads.first - all_heads.second
-        without.append(ordered[0].first - ordered[0].second)
-    assert f"{max(without):.2f}" == "0.02"
-    hybrids = listed((whole["nope_hybrid", seed] for seed in (0, 1, 100)), 2)
-    assert f"is at most 0.02 nats lower than at the first instead of {hybrids}." in README
+        gained, *others = sorted((row.first - row.second, row.layer) for row in heads)
+        assert gained[1] == 4
+        assert all(
+            gain > 0.195 for gain, _ in others
+        )  # "Without any one head of an earlier layer the model still copies"
+        whole.append(all_heads.first - all_heads.second)
+        without.append(gained[0])
+    assert f"{-max(without):.2f} and {min(without):.2f}" == "-0.02 and 0.00"
+    assert f"goes from {listed((-gain for gain in whole), 2)} to between -0.02 and 0.00" in COPYING
