@@ -78,3 +78,10 @@ def test_the_share_of_a_run_is_that_of_its_first_and_last_validation_and_without
     assert (row.key, row.first, row.last) == (result.key, 0.9, 0.4)
     (tmp_path / "metrics.csv").write_text("step,position_share\n10,\n20,nan\n")
     assert share_rows(one, result) == []
+
+
+def test_a_setting_that_differs_is_described_by_the_block_of_the_plan_that_has_it_first():
+    changes = Study(ROOT / "results/claim-map").changes
+    assert changes["model.width=64"] == "half the width"
+    assert changes["context=64 batch_size=64"] == "windows of 64"
+    assert changes["batch_size=64"] == "four times the batch"

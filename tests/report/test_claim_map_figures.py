@@ -48,7 +48,7 @@ def test_a_setting_without_an_n_is_a_triangle_at_its_bound_and_one_with_an_n_a_d
     first, *_, last = points
     plateau = replace(first, plateau=True)
     rows = drawn(points, factors={"attention=linear": [plateau], "against t5": [last], "short": shorter()[-1:]})[2]
-    names = ["attention=linear, 1.23M (plateau)", "against t5, 19.7M", "short, 19.7M", *PUBLISHED]
+    names = ["attention=linear, 1.23M (plateau)", "against T5, 19.7M", "short, 19.7M", *PUBLISHED]
     assert [tick.get_text() for tick in rows.get_yticklabels()] == names
     assert marks(rows, ">") == [(1.0, 0)]
     assert marks(rows, "o") == [(pytest.approx(1.6), 1)]

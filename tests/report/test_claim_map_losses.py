@@ -36,7 +36,7 @@ def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_
 
 
 def test_a_line_passes_through_the_medians_so_that_one_slow_seed_does_not_bend_it():
-    (line,) = (line for line in panels(SLOWER)[0].lines if line.get_label() == "sinusoidal")
+    (line,) = (line for line in panels(SLOWER)[0].lines if line.get_label() == "sinusoid")
     ends = sorted(run.val_loss for run in SLOWER if (run.pos, run.tokens) == ("sinusoidal", SLOW[2]))
     assert dict(line.get_xydata())[SLOW[2]] == ends[1] < np.mean(ends) - 0.1
 
@@ -47,7 +47,7 @@ def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm():
     alternatives = {name: [run for run in found if run.pos == pos] for pos, name in names.items()}
     for axes in panels(backbone(), alternatives):
         drawn = {line.get_label(): line for line in axes.lines}
-        for pos, label in (("rope", "RoPE"), ("sinusoidal", "sinusoidal")):
+        for pos, label in (("rope", "RoPE"), ("sinusoidal", "sinusoid")):
             marks = drawn[f"{label}, learning rate 0.001"]
             assert marks.get_xydata().tolist() == [[run.tokens, run.val_loss] for run in found if run.pos == pos]
             assert (marks.get_fillstyle(), marks.get_linestyle()) == ("none", "None")

@@ -116,6 +116,15 @@ class Study:
                     return arm
         raise UserError(f"{self.folder / 'plan.yaml'} has no arm {name}")
 
+    @cached_property
+    def changes(self) -> Mapping[str, str]:
+        """What the first block of the plan with a setting says of it, by setting."""
+        found: dict[str, str] = {}
+        for block in self.plan["blocks"]:
+            for line in self.lines([{**block, "units": block["units"][:1], "seeds": block["seeds"][:1]}]):
+                found.setdefault(RunRow(*self.key(line, "")).setting, str(block.get("what", "")))
+        return found
+
     def title(self, corpus: str) -> str:
         """The title that the plan gives a corpus; by default its name."""
         return self.plan.get("corpora", {}).get(corpus, corpus)

@@ -86,7 +86,10 @@ def _backbone(
     ngrams = {row["order"]: row["val_loss"] for row in known if row["corpus"] == corpus}
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
-    factors = {setting: advantage(of_setting, ARM, BASELINE) for setting, of_setting in changed.items()}
+    factors = {
+        study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)
+        for setting, of_setting in changed.items()
+    }
     factors |= {name: found for name, found in against.items() if len(found) == 1}
     figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]

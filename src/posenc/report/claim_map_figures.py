@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from posenc.analysis.claim_map import BASELINE, Point
+from posenc.analysis.claim_map import ARM, BASELINE, Point
 from posenc.report import formatting
 from posenc.report.claim_map_losses import hollow, over_budgets, titled
 from posenc.report.figures import STYLE, label
@@ -65,7 +65,7 @@ def advantages(
     _rows(lower.subplots(), rows)
     upper.legend(loc="outside lower center", ncols=2, fontsize=9)
     upper.suptitle(
-        f"How many times fewer tokens RoPE needs than {BASELINE}\n"
+        f"How many times fewer tokens {titled(ARM)} needs than the {titled(BASELINE)}\n"
         "rings: seeds; bars: 95 % intervals; triangles: N is higher or lower than this\n"
         "light grey: the baseline is on the bigram model's plateau",
         fontsize=10,
@@ -76,15 +76,19 @@ def advantages(
 def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> None:
     axes.axhline(1, color="#1c1c1c", linewidth=0.9)
     _seeds_of(axes, main)
-    _line(axes, main, f"against {BASELINE}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
+    _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
+    falling = [point for point in main if point.advantage.value < math.inf]
+    dashed = {"color": _MAIN, "linestyle": (0, (2, 2)), "linewidth": 1}
+    axes.plot([point.tokens for point in falling], [_bound(point) for point in falling], **dashed)
     for point in [point for point in main if not point.advantage.value][-1:]:
         text = f"below {_bound(point):.2g}: not reached\nby RoPE's largest budget"
         label(axes, text, (point.tokens, _bound(point)), (10, -8), ha="right", va="top", fontsize=9, color=_MAIN)
     measured = {name: points for name, points in others.items() if points}
     markers = hollow(measured)
-    for place, (color, (name, points)) in enumerate(zip(itertools.cycle(_THIN), measured.items(), strict=False), 1):
-        beside = axes.transData + ScaledTranslation(3 * place / 72, 0, axes.figure.dpi_scale_trans)  # may be equal
-        style = {"color": color, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}
+    middle = (len(measured) - 1) / 2
+    for place, (color, (name, points)) in enumerate(zip(itertools.cycle(_THIN), measured.items(), strict=False)):
+        beside = axes.transData + ScaledTranslation(2 * (place - middle) / 72, 0, axes.figure.dpi_scale_trans)
+        style = {"color": color, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}  # may be equal
         _line(axes, points, titled(name), linewidth=1, marker=markers[name], **style)
         for point in points:
             axes.plot(point.tokens, _bound(point), _marker(point, "v", "", "^"), **style)
@@ -115,13 +119,10 @@ def _ratios(axis: Any) -> None:
 
 
 def _line(axes: Any, points: Sequence[Point], name: str, **style: Any) -> None:
-    """A labelled line through the finite points; dashed to an upper bound."""
+    """A labelled line through the finite points."""
     name = f"{name}, {formatting.seeds_from([point.advantage.seeds for point in points])}"
     known = [point for point in points if 0 < point.advantage.value < math.inf]
     axes.plot([point.tokens for point in known], [point.advantage.value for point in known], label=name, **style)
-    falling = [point for point in points if point.advantage.value < math.inf]
-    dashed = {**style, "marker": "", "linestyle": (0, (2, 2)), "linewidth": 1}
-    axes.plot([point.tokens for point in falling], [_bound(point) for point in falling], **dashed)
 
 
 def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
@@ -153,7 +154,7 @@ def _rows(axes: Any, rows: Mapping[str, Point]) -> None:
     axes.set_ylim(published[-1] + 0.7, -1.5)
     axes.margins(x=0.06)
     headings = {"One difference": -1} if rows else {}
-    for text, line in {**headings, "Published, of other models and taken in other ways": first - 1}.items():
+    for text, line in {**headings, "Published: other models, other measures": first - 1}.items():
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         style = {"xycoords": ("subfigure fraction", "data"), "fontsize": 9, "fontweight": "bold", "bbox": white}
         label(axes, text, (0.01, line), (0, 0), va="center", **style)
@@ -175,8 +176,8 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
     axes.yaxis.set_major_locator(FixedLocator([-1, -0.3, -0.1, -0.05, 0, 0.05, 0.1, 0.3, 1]))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylabel("nats per token behind\nRoPE (line: medians),\nlog. beyond ±0.1")
-    axes.set_xlabel(f"tokens that {BASELINE} was trained on")
+    axes.set_ylabel(f"{titled(BASELINE)} minus {titled(ARM)},\nnats (symlog)")
+    axes.set_xlabel(f"training tokens of the {titled(BASELINE)}")
 
 
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:

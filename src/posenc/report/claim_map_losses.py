@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from posenc.analysis.claim_map import ARM, BASELINE, Point
 from posenc.analysis.results import Result
 from posenc.report.figures import STYLE, label
-from posenc.report.looks import looks
+from posenc.report.looks import NAMES, looks
 
 
 @matplotlib.rc_context(STYLE)
@@ -71,8 +71,8 @@ def over_budgets(axes: Any, budgets: set[int]) -> None:
 
 
 def titled(name: str) -> str:
-    """A name as the text has it: RoPE for the arm."""
-    return re.sub(rf"\b{ARM}\b", "RoPE", name)
+    """A name with its schemes as the text has them: RoPE for rope."""
+    return re.sub(r"\w+", lambda word: NAMES.get(word[0], word[0]), name)
 
 
 def hollow(names: Iterable[str]) -> dict[str, str]:

@@ -24,11 +24,23 @@ _SCHEMES = {
     "#0072B2": {"dash": "sinusoidal"},
     "#56B4E9": {"solid": "sinusoidal_raw", "dash": "sinusoidal_matched", "dot": "sinusoidal_vaswani"},
     "#009E73": {"solid": "fox", "dash": "cope", "dot": "pope", "dashdot": "learned"},
-    "#D55E00": {"solid": "rope", "dash": "rope_truncated", "dot": "rope_trained", "dashdot": "nope_hybrid"},
-    "#E69F00": {"solid": "xpos", "dash": "rope_partial", "dot": "rope_bounded", "dashdot": "rope_half_truncated"},
+    "#D55E00": {"solid": "rope", "dash": "rope_truncated", "dot": "rope_trained", "dashdot": "rope_half_truncated"},
+    "#E69F00": {"solid": "xpos", "dash": "rope_partial", "dot": "rope_bounded", "dashdot": "nope_hybrid"},
     "#CC79A7": {"solid": "alibi", "dash": "t5", "dot": "kerple", "dashdot": "fire"},
 }
 LOOKS = {scheme: Look(colour, dash) for colour, schemes in _SCHEMES.items() for dash, scheme in schemes.items()}
+
+NAMES = {
+    "none": "no positions",
+    "learned": "learned positions",
+    "sinusoidal": "sinusoid",
+    "rope": "RoPE",
+    "rope_partial": "RoPE on a quarter of the channels",
+    "nope_hybrid": "RoPE in three layers of four",
+    "alibi": "ALiBi",
+    "t5": "T5",
+}
+"""Names of schemes as the text has them."""
 
 _ON_DARK = {"#0072B2": "#4AA3E0", "#000000": "#F0F0F0", "#767676": "#A8A8A8"}
 """Replacements in dark mode."""
