@@ -38,8 +38,8 @@ class BestAgainstBest(Sweeper):
     """
 
     def __init__(self, grid: DictConfig, search_seed: int, params: DictConfig) -> None:
-        if type(search_seed) is not int or not 0 <= search_seed < 2**63:
-            raise UserError(f"hydra.sweeper.search_seed={search_seed} must be an integer at least 0 and below 2^63")
+        if type(search_seed) is not int or not 0 <= search_seed < 2**32:
+            raise UserError(f"hydra.sweeper.search_seed={search_seed} must be an integer at least 0 and below 2^32")
         if not isinstance(params, DictConfig):
             raise UserError(f"hydra.sweeper.params={params} must be a mapping, like {{seed: '0,1'}}")
         self.search_seed = search_seed

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from posenc.analysis.claim_map import backbone_of
-from posenc.analysis.results import Result, table
+from posenc.analysis.results import CopyingRow, Result, table
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
+from posenc.commands.study import add_evaluations
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, only, python
@@ -68,16 +69,15 @@ def test_what_has_a_row_is_passed_over_even_where_its_run_is_gone(folder, tmp_pa
 
 def test_a_text_in_a_folder_with_an_accent_is_named_in_the_lines_and_read_for_n_grams(folder, tmp_path, capsys):
     kept, text = shutil.copytree(folder / "kept", tmp_path / "kept"), tmp_path / "jos\xe9 (1)" / "text.txt"
+    cache = tmp_path / "a,b's"
     text.parent.mkdir()
     shutil.copy(folder / "text.txt", text)
     own = [f"data.path={text}", *SHORT]
-    main(
-        ["--results", str(kept), "--cache", str(tmp_path / "cache"), "--ngrams", *own, "--todo", *own, "model.width=32"]
-    )
+    main(["--results", str(kept), "--cache", str(cache), "--ngrams", *own, "--todo", *own, "model.width=32"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("experiment=")]
     assert [f"data.path='{text}'" in shlex.split(line) for line in lines] == [True, True]
     assert (kept / "ngrams.csv").exists()
-    assert list((tmp_path / "cache").iterdir())
+    assert list(cache.iterdir())
 
 
 def test_taking_runs_in_again_changes_nothing(folder):
@@ -115,6 +115,16 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
         assert list(apart) == [0, 32, 64, 128, 224]
         gains = " | ".join(f"{loss - apart[0]:+.2f}" for loss in list(apart.values())[1:])
         assert page.count(f"| {row['pos']} | 10000 | 0.003 | 40,960 | 0 | {gains} |") == 1
+
+
+def test_a_measure_that_is_nan_is_left_out_with_a_notice(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(folder)  # data.path is relative
+    study = Study(shutil.copytree(folder / "kept", tmp_path / "kept"))
+    finished, _ = study.add_runs([folder / "runs" / "claim_map" / "rope"])
+    rows = [(1.0, 1.0, 1.0, math.nan, 0.0, 1.0, 1.0)]
+    add_evaluations(study, finished, folder / "data/cache", "copying.csv", CopyingRow, lambda *_: rows)
+    assert "is not evaluated: on its windows seen would be NaN" in capsys.readouterr().err
+    assert not (study.folder / "copying.csv").exists()
 
 
 def test_what_a_run_copies_without_the_head_that_matters_most_is_on_the_page(folder, tmp_path):

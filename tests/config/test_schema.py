@@ -27,7 +27,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        ("seed", 2**63, f"seed={2**63} must be at least 0 and below {2**63}"),
+        ("seed", 2**32, f"seed={2**32} must be at least 0 and below {2**32}"),
         ("steps", "20", "steps=20 must be an integer"),
         ("eval_windows", -1, "eval_windows=-1 must be at least 1"),
         ("eval_windows", None, "eval_windows is missing"),

@@ -99,6 +99,17 @@ def test_a_damaged_cache_is_built_again_with_a_notice(damage, tmp_path, capsys):
     assert "is damaged" not in capsys.readouterr().err
 
 
+def test_a_cache_that_cannot_be_read_after_it_was_built_is_not_built_for_ever(tmp_path):
+    builds: list[Path] = []
+
+    def unreadable(_: Path) -> None:
+        raise UserError("its checksum does not match")
+
+    with pytest.raises(UserError, match="has just been built and cannot be read: its checksum does not match"):
+        built_once(tmp_path / "tokens", unreadable, builds.append, str)
+    assert len(builds) == 1
+
+
 def test_a_folder_made_for_a_build_that_fails_does_not_stay(tmp_path):
     with pytest.raises(UserError, match="the corpus is empty"):
         open_or_build(tmp_path / "new" / "cache" / "tokens", "print", np.dtype("uint16"), refuses)

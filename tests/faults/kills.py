@@ -71,9 +71,10 @@ def in_a_sweep(toy: Toy) -> bool:
         os.kill(int((run / HOLDER).read_text().split()[1]), signal.SIGKILL)
         _, said = process.communicate(timeout=300)
     noted = failed_jobs(holder / "smoke")
+    of_run = [Path(failure["run"]) for failure in noted] == [run.absolute()]
     named = f"its process was killed; {run} is saved up to step " in said
     finished = len(list(holder.glob("*/*/*/summary.json")))
-    return process.returncode == 1 and named and len(noted) == 1 and finished == 2 and "Traceback" not in said
+    return process.returncode == 1 and named and of_run and finished == 2 and "Traceback" not in said
 
 
 def outcomes(folder: Path, times: int) -> Iterator[Outcome]:

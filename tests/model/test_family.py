@@ -47,6 +47,11 @@ def test_parameter_counts_are_those_published():
     assert parameters("palm", **palm) == pytest.approx(8630, rel=0.001)
 
 
+def test_a_ratio_may_be_an_integer_and_one_that_divides_no_width_is_rounded_up():
+    ratios = {4: 512, 2.6667: 344}  # 344 = 43 x 128 / 16
+    assert {ratio: replace(family("plain"), ratio=ratio).d_ff(128) for ratio in ratios} == ratios
+
+
 def test_grouped_queries_need_smaller_projections():
     sizes = [parameters("llama2", group=group, vocab_size=32_000, **SEVEN) for group in (1, 8, 32)]
     assert sizes[0] - sizes[1] == pytest.approx(32 * 2 * 4096 * 4096 * (1 - 1 / 8) / 1e6)

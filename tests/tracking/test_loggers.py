@@ -204,14 +204,20 @@ def test_tensorboard_s_files_have_every_step_of_a_resumed_run_once(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     directory = RunDirectory(tmp_path, "smoke", "rope", 0)
-    for first, last in ((1, 5), (4, 6)):  # the rows of 4 and 5 were behind the last checkpoint
+    for first, last in (
+        (1, 5),
+        (4, 6),
+        (7, 6),
+    ):  # rows 4 and 5 came after the last checkpoint; then only the end is lost
         (logger,) = loggers.tensorboard(directory, {})
         for step in range(first, last + 1):
             logger.log_metrics({"step": step, "train_loss": step / 2}, step=step)
-        logger.finish("In the beginning", {"steps": last})
+        if first > last:
+            logger.finish("In the beginning", {"steps": last})
         logger.close(failed=False)
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(n, n / 2) for n in range(1, 7)]
+    assert [event.step for event in events.Tensors("sample/text_summary")] == [6]
 
 
 def test_without_tensorboard_a_run_goes_on_with_one_line(tmp_path, monkeypatch, capsys):

@@ -86,7 +86,10 @@ def test_a_resumed_run_leaves_out_what_the_server_has_and_hands_over_what_it_lac
         del kept.lines["wandb-history.jsonl"][20:]  # a session that was killed loses its last rows
         kept.lines["wandb-summary.json"] = kept.lines["wandb-history.jsonl"][-1:]
         session(directory, 26, 40, failed=True)
-        session(directory, 31, 50)
+        session(directory, 31, 50, failed=True)
+        del kept.lines["wandb-history.jsonl"][45:]
+        kept.lines["wandb-summary.json"] = kept.lines["wandb-history.jsonl"][-1:]
+        session(directory, 51, 50)  # killed after the last step
     assert steps(server) == list(range(1, 51))
 
 

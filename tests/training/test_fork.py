@@ -58,6 +58,10 @@ def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_pa
             ("steps=30",),
             "its learning rate is this run's up to step 0, and it has no checkpoint that early",
         ),
+        (  # the run would be over before its first step
+            STABLE,
+            "its learning rate is this run's up to step 19, and it has no checkpoint that early",
+        ),
     ],
 )
 def test_a_run_that_would_not_have_come_to_the_checkpoint_is_refused(stable, tmp_path, overrides, sentence):

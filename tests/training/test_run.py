@@ -15,6 +15,8 @@ from posenc.evaluation.load import load
 from posenc.objectives.objective import Sampling
 from posenc.storage.csv_files import read_csv
 from posenc.storage.metrics import COLUMNS
+from posenc.storage.run_directory import RunDirectory
+from posenc.training.run import show
 from tests import warm
 from tests.conftest import ROOT, clean_environment, curve, fresh_python, only, python
 
@@ -106,6 +108,14 @@ def test_a_finished_run_is_shown_and_not_trained_again(train, finished, tmp_path
     assert train(*TINY, "rerun=true").returncode == 0
     again = only(tmp_path / "runs" / "smoke" / "rope", "*-2")
     assert curve(again) == curve(run)
+
+
+def test_control_characters_of_a_sample_do_not_reach_the_terminal(finished, tmp_path, capsys):
+    shutil.copytree(finished, tmp_path / "runs")
+    directory = RunDirectory(only(tmp_path / "runs" / "smoke" / "rope"), "smoke", "rope", 0)
+    (directory.path / "sample.txt").write_text("a\x1b]0;title\x07b")
+    show(directory.summary(), directory)
+    assert "a ]0;title b" in capsys.readouterr().out
 
 
 def test_the_experiment_s_name_and_the_logger_do_not_change_the_curve(train, finished, tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
-from posenc.config.command_line import Arguments, quoted
+from posenc.config.command_line import Arguments, folder_override, quoted
 from posenc.errors import printable
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         add_rows(study, finished, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
-            measure_ngrams(study, [*given.ngrams, quoted(f"cache={given.cache.absolute()}")])
+            measure_ngrams(study, [*given.ngrams, folder_override("cache", given.cache)])
         if given.copying:
             measure_copying(study, finished, given.cache)
         if given.heads:

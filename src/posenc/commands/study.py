@@ -100,7 +100,10 @@ def add_evaluations(
         try:
             with resource_errors():
                 trained = load(Path(run.source))
-                return [kind(*result.key, *values) for values in evaluate(trained, trained.validation_text(cache))]
+                rows = [kind(*result.key, *values) for values in evaluate(trained, trained.validation_text(cache))]
+            if undefined := {column for row in rows for column, value in vars(row).items() if value != value}:
+                raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN")
+            return rows
         except (UserError, RunError) as error:
             print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr)
             return []

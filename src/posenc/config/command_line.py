@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -178,6 +179,11 @@ def quoted(override: str) -> str:
     home = os.path.expanduser("~")
     at_home = re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", override)
     return STRANGE_PATH.sub(r"\1'\2'", at_home)
+
+
+def folder_override(key: str, folder: Path) -> str:
+    """An override whose value is the absolute path of a folder, with any characters."""
+    return f"{key}={QuotedString(str(folder.absolute()), Quote.single).with_quotes()}"
 
 
 def _leave(sentence: str, code: int) -> NoReturn:

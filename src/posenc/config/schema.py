@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, NotRequired, cast
 
-from annotated_types import Ge, Le, Lt
+from annotated_types import Ge, Le
 
-from posenc.bounds import NonNegative, PositiveInt
+from posenc.bounds import NonNegative, PositiveInt, Seed
 from posenc.config.instantiate import GROUPS, target
 from posenc.errors import UserError, first_line
 
@@ -50,7 +50,7 @@ class Settings:
         UserError: if two values contradict each other, or one cannot name a folder.
     """
 
-    seed: Annotated[int, Ge(0), Lt(2**63)]
+    seed: Seed
     steps: Annotated[int, Ge(1), Le(10**9 - 1)]  # what fits into the names of checkpoints
     batch_size: PositiveInt
     context: Annotated[int, Ge(4)]

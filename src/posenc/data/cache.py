@@ -141,7 +141,7 @@ def built_once(
         notice: printed before it is built, by the one process that does.
 
     Raises:
-        UserError: if the folder must be built but cannot be written to.
+        UserError: if the folder must be built but cannot be written to, or not read after that.
         RunError: if the disk is full, or another I/O error occurs.
     """
     while True:  # retry if another process deletes the folder
@@ -156,6 +156,11 @@ def built_once(
             if notice:
                 print(notice, flush=True)
             _build(folder, build, needed)
+            try:
+                return read(folder)
+            except UserError as error:
+                if folder.exists():
+                    raise UserError(f"the cache {folder} has just been built and cannot be read: {error}") from error
 
 
 def _build(folder: Path, build: Callable[[Path], None], needed: Callable[[], str]) -> None:

@@ -106,10 +106,11 @@ class Family:
 
         If that is not an integer, it is rounded up to a multiple of D / 16, which is LLaMA's 256 at width 4,096.
         """
-        if (self.ratio * width).is_integer():
-            return int(self.ratio * width)
+        exact = float(self.ratio) * width
+        if exact.is_integer():
+            return int(exact)
         multiple = max(1, width // 16)
-        return math.ceil(max(1, round(self.ratio * width)) / multiple) * multiple
+        return math.ceil(max(1, round(exact)) / multiple) * multiple
 
 
 class Block(nn.Module):

@@ -196,6 +196,7 @@ class Xpos(Rotary):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name}={value} must be a positive number")
         planes = torch.arange(0, self.rotated, 2, dtype=torch.float64) / self.rotated
+        gamma, scale_base = float(gamma), float(scale_base)
         zeta = (planes + gamma) / (1 + gamma)
         growth = -math.log2(zeta[0].item()) / scale_base  # powers of two per position
         self.max_length = int(min(LONGEST, LARGEST_GROWTH / max(growth, 1e-9)))

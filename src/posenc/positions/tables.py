@@ -39,7 +39,7 @@ def frequencies(size: int, base: float) -> Tensor:
     """
     if not base > 0:
         raise ValueError(f"base={base} must be a positive number")
-    return base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    return float(base) ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
 
 
 class AngleTable(ExactTable):

@@ -34,16 +34,20 @@ class TensorBoard(Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log a row of metrics.csv, under the same names as for W&B."""
-        if self._writer is None:
-            self._writer = SummaryWriter(self.directory.path / "tensorboard", purge_step=step)
         for name, value in to_wandb(metrics).items():
             if name != "step":
-                self._writer.add_scalar(name, value, step)
+                self._from(step).add_scalar(name, value, step)
+
+    def _from(self, step: int | None) -> SummaryWriter:
+        """The writer, created by its first use, which purges what an earlier session has written from a step on."""
+        if self._writer is None:
+            self._writer = SummaryWriter(self.directory.path / "tensorboard", purge_step=step)
+        return self._writer
 
     def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
         """Log the sample."""
-        if self._writer is not None:
-            self._writer.add_text("sample", re.sub("^", "    ", sample, flags=re.MULTILINE), summary["steps"])
+        text = re.sub("^", "    ", sample, flags=re.MULTILINE)
+        self._from(summary["steps"] + 1).add_text("sample", text, summary["steps"])
 
     def close(self, failed: bool) -> None:  # noqa: ARG002
         """Flush and close."""

@@ -91,9 +91,13 @@ class WeightsAndBiases(Logger):
         if self._caught_up:
             self._log(metrics)
         else:  # metrics.csv already has this row, after those of earlier sessions
-            self._caught_up = True
-            for row in read_numbers(self.directory.path / "metrics.csv"):
-                self._log(row)
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Log the rows of earlier sessions that W&B lacks."""
+        self._caught_up = True
+        for row in read_numbers(self.directory.path / "metrics.csv"):
+            self._log(row)
 
     def _log(self, row: Mapping[str, float]) -> None:
         step = int(row["step"])
@@ -102,6 +106,8 @@ class WeightsAndBiases(Logger):
 
     def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
         """Log the sample and the full summary, from which a report can be created."""
+        if not self._caught_up:  # resumed after the last step
+            self._catch_up()
         self._attempt(lambda: self.run.summary.update(dict(summary)))
         self._attempt(lambda: self.run.log({"sample": self.wandb.Html(f"<pre>{html.escape(sample)}</pre>")}))
         if self.wants_best:

@@ -76,11 +76,11 @@ def _set_learning_rate(checkpoint: dict[str, Any], experiment: Experiment, step:
 
 
 def _shared_updates(theirs: dict[str, Any], experiment: Experiment) -> int:
-    """The number of updates for which both runs have the same learning rate."""
+    """The number of updates for which both runs have the same learning rate, and after which ours has another."""
     check_settings(theirs, ("steps", "attention_every"))
     check_groups(theirs, ["schedule"])
     schedule, ours = build(theirs, "schedule"), experiment.config
-    length = min(theirs["steps"], ours["steps"])
+    length = min(theirs["steps"], ours["steps"] - 1)
     factors = (
         (schedule.lr_factor(step, theirs["steps"]), experiment.schedule.lr_factor(step, ours["steps"]))
         for step in range(length)

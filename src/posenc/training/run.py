@@ -17,7 +17,7 @@ from posenc.config.schema import Settings, check, check_plain, identity
 from posenc.data.readers import would_find
 from posenc.distributed import named_peer_failures, rank_zero_first, rank_zero_output, this_rank
 from posenc.distributed.launch import launch
-from posenc.errors import UserError
+from posenc.errors import UserError, printable
 from posenc.storage.atomic import check_writable
 from posenc.storage.csv_files import MAX_ROWS
 from posenc.storage.reading import read_mapping
@@ -74,8 +74,8 @@ def _check_rows(settings: Settings, model: Mapping[str, Any]) -> None:
     """Check that the tables of a run do not become too long to be read when it resumes."""
     heads = settings.steps // settings.attention_every * model["layers"] * model["heads"]
     for key, rows in (("log_every", settings.steps // settings.log_every), ("attention_every", heads)):
-        if rows > MAX_ROWS:
-            raise UserError(f"{key}={getattr(settings, key)} would write {rows:,} rows; the maximum is {MAX_ROWS:,}")
+        if rows >= (lines := MAX_ROWS):  # with the header
+            raise UserError(f"{key}={getattr(settings, key)} would write {rows:,} rows; the maximum is {lines - 1:,}")
 
 
 def _check_apart(runs: str, sample: Path, text: str) -> None:
@@ -137,7 +137,7 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
         shares = {phase: seconds / total for phase, seconds in summary["time"].items() if seconds > 0.01 * total}
         print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in shares.items())}")
         print(f"  peak memory      {summary['peak_memory'] / 2**30:.2f} GiB")
-    print(f"  sample           {textwrap.shorten(directory.sample(), 60, placeholder=' ...')}")
+    print(f"  sample           {textwrap.shorten(printable(directory.sample()), 60, placeholder=' ...')}")
     print(f"  written to       {directory.path}", flush=True)
 
 
