@@ -58,7 +58,7 @@ def write(study: Study) -> Path:
         text += position_shares(study.folder / "shares.csv", corpus)
         for tokens, trials in searches(study.on(corpus)).items():
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
-            if max(map(len, trials.values())) > 2:  # two are read from the table
+            if max(map(len, trials.values())) > 4:  # few are read from the table
                 name = f"search-{corpus}-{tokens}.png"
                 chosen = {(result.pos, result.lr, result.scale, result.base) for result in backbone}
                 figures.save(search.figure(trials, chosen), study.folder / name)
