@@ -26,6 +26,7 @@ BY_NAME = (
     (("attention", "flash", "bmm", "_softmax"), "attention"),
     (("embedding", "aten::index_select"), "embedding"),
     (("gelu",), "GELU"),
+    (("_div_mul",), OTHER),  # scales the loss's gradients
     (("layer_norm", "aten::add"), "norms and residual adds"),
     (("_cat", "_split", "_mul", "aten::cat", "aten::mul", "aten::sub", "aten::neg"), "rotation"),
     (("_to_copy", "aten::copy_"), "casts of weights"),

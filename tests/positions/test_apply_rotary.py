@@ -47,6 +47,31 @@ def test_memory_may_lie_in_any_order(layout, dtype):
         )
 
 
+@pytest.mark.parametrize("rotated", [16, 8])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_on_an_accelerator_queries_stay_in_the_order_of_the_projection_s_output(layout, rotated):
+    """Attention kernels write their output in it; in another it would be copied before the next projection."""
+    x, cos, sin = (part.to("meta") for part in example(6, 16, rotated, torch.bfloat16))
+    result = apply_rotary(x, cos, sin, layout)
+    assert result.shape == x.shape
+    assert result.transpose(1, 2).is_contiguous()
+    other = apply_rotary(x.contiguous(), cos, sin, layout)
+    assert other.is_contiguous()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_order_in_memory_changes_neither_the_result_nor_a_gradient(layout, monkeypatch):
+    found = []
+    for inside in (False, True):
+        monkeypatch.setattr("posenc.positions.apply_rotary.heads_inside_tokens", lambda _, inside=inside: inside)
+        x, cos, sin = (part.requires_grad_() for part in example(5, 8, 6, torch.float64))
+        result = apply_rotary(x, cos, sin, layout)
+        weights = torch.arange(result.numel(), dtype=result.dtype).reshape(result.shape)
+        found.append([result, *torch.autograd.grad((weights * result).sum(), (x, cos, sin))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_gradients_of_x_cos_and_sin_are_those_of_the_formula_and_have_one_themselves(layout):
     inputs = [part.requires_grad_() for part in example(5, 8, 6, torch.float64)]

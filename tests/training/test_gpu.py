@@ -84,6 +84,7 @@ def test_a_step_never_waits_for_the_device(changed):
 
 def test_a_whole_step_is_recorded():
     from torch._dynamo.utils import counters
+    from torch._inductor.cudagraph_trees import get_manager
 
     from posenc.commands.profile import Clock, training_step
     from posenc.config.instantiate import build
@@ -95,6 +96,9 @@ def test_a_whole_step_is_recorded():
         step()
     assert counters["inductor"]["cudagraph_skips"] == 0
     assert counters["inductor"]["cudagraph_partitions"] == 0  # counted where a graph is not recorded as one
+    manager = get_manager(torch.cuda.current_device(), create_if_none_exists=False)
+    assert manager is not None  # a graph may also be skipped without being counted
+    assert any(manager.roots.values())
 
 
 def test_a_step_replayed_as_a_cuda_graph_is_the_same(train, tmp_path):

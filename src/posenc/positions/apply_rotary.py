@@ -66,6 +66,22 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
     The result has the shape and dtype of x; the rotation is computed in float32. All three tensors are differentiable.
     """
+    if heads_inside_tokens(x):
+        return _applied(x.transpose(1, 2), cos.unsqueeze(-2), sin.unsqueeze(-2), layout).transpose(1, 2)
+    return _applied(x, cos, sin, layout)
+
+
+def heads_inside_tokens(x: Tensor) -> bool:
+    """Whether x (B, H, T, Dh) is a projection's output, (B, T, H, Dh) in memory, on an accelerator.
+
+    The result should keep that order: fused attention kernels write their output in the order of the queries, and in
+    another it would be copied before the next projection.
+    """
+    return x.dim() == 4 and not x.is_cpu and x.stride(1) < x.stride(2)
+
+
+def _applied(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """`apply_rotary` without regard to the order in memory."""
     if torch.compiler.is_compiling():  # the compiler fuses the formula into one pass over memory
         rotated = 2 * cos.shape[-1]
         first = reference(x[..., :rotated], cos, sin, layout).to(x.dtype)
@@ -100,7 +116,7 @@ class ApplyRotary(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         cos, sin, *saved = ctx.saved_tensors
-        dx = apply_rotary(gradient, cos, -sin, ctx.layout) if ctx.needs_input_grad[0] else None
+        dx = _applied(gradient, cos, -sin, ctx.layout) if ctx.needs_input_grad[0] else None
         return dx, *(_angle_gradients(gradient, saved[0], cos, ctx.layout) if saved else (None, None)), None
 
 
