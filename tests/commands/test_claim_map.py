@@ -80,6 +80,13 @@ def test_a_text_in_a_folder_with_an_accent_is_named_in_the_lines_and_read_for_n_
     assert list(cache.iterdir())
 
 
+def test_only_folders_that_do_not_exist_are_refused(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--results", str(folder / "kept"), str(tmp_path / "runs")])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"posenc claim_map: {tmp_path / 'runs'}: no such folder\n"
+
+
 def test_taking_runs_in_again_changes_nothing(folder):
     before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
     command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")

@@ -44,6 +44,8 @@ def command_line(
         from posenc.analysis.study import Study
 
         study = Study(given.results)
+        if given.folders and not any(folder.exists() for folder in given.folders):
+            raise UserError(f"{' and '.join(map(str, given.folders))}: no such folder")
         finished, notices = study.add_runs(given.folders)
         for notice in notices:
             print(printable(notice), file=sys.stderr)
