@@ -22,8 +22,7 @@ from posenc.config.command_line import prepare_streams
 from posenc.config.compose import register_resolvers
 from posenc.distributed.launch import end_with_parent
 from posenc.errors import Stopped, UserError, needed_for
-from posenc.storage.run_directory import find_run
-from posenc.sweeps.callback import progress, record_failure
+from posenc.sweeps.callback import progress, record_failure, unfinished_run
 
 BasicLauncher: Any = basic_launcher()
 
@@ -106,7 +105,7 @@ class Processes(BasicLauncher):
             reason = str(stopped)
         configuration = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
         error = f"{reason}; {progress(configuration)}"
-        record_failure(configuration.hydra.job.override_dirname, error, find_run(configuration))
+        record_failure(configuration.hydra.job.override_dirname, error, unfinished_run(configuration))
         return None
 
 

@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 
 from posenc.config.compose import register_resolvers
 from posenc.errors import Stopped, UserError, first_line
-from posenc.storage.run_directory import FAILED_JOBS, failed_jobs, find_run
+from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
-from posenc.sweeps.callback import FAILURES_FILE, progress, record_failure
+from posenc.sweeps.callback import FAILURES_FILE, progress, record_failure, unfinished_run
 from posenc.sweeps.slurm import JobState
 
 try:
@@ -160,7 +160,7 @@ class SubmittedJob:
         from submitit.core.utils import UncompletedJobError
 
         for failure in failed_jobs(self.job.paths.folder):
-            record_failure(self.name, failure["error"], find_run(self.configuration))
+            record_failure(self.name, failure["error"], unfinished_run(self.configuration))
         try:
             self.outcome = self.job.results()[0]
         except UncompletedJobError:
@@ -181,7 +181,7 @@ class SubmittedJob:
             self._fail(f"job {job} was lost{where} ({state.name}) and is not retried; {saved}; its log is {log}")
 
     def _fail(self, sentence: str) -> None:
-        record_failure(self.name, sentence, find_run(self.configuration))
+        record_failure(self.name, sentence, unfinished_run(self.configuration))
         self.outcome = JobReturn(status=JobStatus.COMPLETED)  # FAILED would end the sweep
 
 

@@ -4,7 +4,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
-from posenc.sweeps.callback import Comparison, record_failure
+from posenc.sweeps.callback import Comparison, record_failure, unfinished_run
+from tests.conftest import composed
 
 
 @pytest.mark.parametrize("content", [b"\xff", b'{"job": "seed=1", "error": "it failed"}\n'])
@@ -22,6 +23,17 @@ def test_a_failure_is_told_and_stored_in_one_line_without_secrets(tmp_path, caps
     record_failure("name=a\nb", "\x1b[2Jno access\nwith nobody-must-see-it")
     assert capsys.readouterr().err == "name=a b failed:  [2Jno access with ***\n"
     assert failed_jobs(tmp_path) == [{"job": "name=a b", "error": " [2Jno access with ***", "run": ""}]
+
+
+def test_a_failed_job_s_run_is_the_one_that_it_has_not_finished(tmp_path):
+    config = OmegaConf.create(composed("experiment=smoke", f"runs={tmp_path}"))
+    assert unfinished_run(config) is None
+    run = tmp_path / "smoke" / "rope" / "seed0-01234567"
+    run.mkdir(parents=True)
+    OmegaConf.save(config, run / "config.yaml")
+    assert unfinished_run(config) == run
+    (run / "summary.json").touch()  # trained before `rerun=true`, or on another text
+    assert unfinished_run(config) is None
 
 
 def test_a_job_that_fails_is_not_taken_for_the_finished_run_of_another_text(tmp_path, train):

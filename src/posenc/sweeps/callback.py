@@ -44,18 +44,22 @@ def failures_recorded(cfg: DictConfig) -> Iterator[None]:
     except BrokenPipeError:
         raise broken_pipe() from None  # the next job could not print either
     except Exception as error:
-        hydra, run = HydraConfig.get(), None
         expected = isinstance(error, UserError | RunError | OmegaConfBaseException)
         sentence = explain(error, (), None) if expected else f"{type(error).__name__}: {error}"
         if not expected:
             traceback.print_exc()
         if not first_to_report(sentence, FAILED):
             return  # another rank has recorded it
-        with suppress(OmegaConfBaseException):  # an invalid configuration has no run
-            run = find_run(cfg)
-        if run and (run / "summary.json").exists():  # of another text, or trained before `rerun=true`
-            run = None
-        record_failure(hydra.job.override_dirname, sentence, run)
+        record_failure(HydraConfig.get().job.override_dirname, sentence, unfinished_run(cfg))
+
+
+def unfinished_run(cfg: DictConfig) -> Path | None:
+    """The directory of the run that a failed job was to train; None if it has none."""
+    with suppress(OmegaConfBaseException):  # an invalid configuration has no run
+        run = find_run(cfg)
+        if run and not (run / "summary.json").exists():  # else of another text, or trained before `rerun=true`
+            return run
+    return None
 
 
 def record_failure(job: str, error: str, run: Path | None = None) -> None:
