@@ -17,10 +17,21 @@ from posenc.analysis.claim_map import (
     replaced,
     trend,
 )
-from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, NGramRow, RemovedHeadRow, Result, by_arm
+from posenc.analysis.results import (
+    BACKBONE,
+    SEARCH,
+    CopyingRow,
+    CurveRow,
+    DistanceRow,
+    NGramRow,
+    RemovedHeadRow,
+    Result,
+    by_arm,
+)
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import claim_map_figures, figures, formatting, search
+from posenc.report.claim_map_curves import differences
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
 from posenc.report.claim_map_tables import one_factor, schemes, table
@@ -37,6 +48,10 @@ How many times fewer tokens, N, RoPE needs to reach the loss that the sinusoid h
 the planned runs. One unit of budget is the smallest runs' tokens. Intervals are Student's t over seeds, 95 %, and cover
 seeds only; with fewer than three seeds there is no interval and no verdict. Generated with
 `python -m posenc.claim_map`."""
+
+WITHIN = """\
+The validation loss minus that of RoPE's run of the same seed, a line for each run. Of each scheme the hyperparameters
+with the most seeds are drawn, of several those with the lowest final loss."""
 
 
 def write(study: Study) -> Path:
@@ -55,6 +70,7 @@ def write(study: Study) -> Path:
         text += copying([row for row in copied if row.corpus == corpus])
         text += distances([row for row in apart if row.corpus == corpus])
         text += removed_heads([row for row in removed if row.corpus == corpus])
+        text += _within(study, corpus, backbone)
         text += position_shares(study.folder / "shares.csv", corpus)
         for tokens, trials in searches(study.on(corpus)).items():
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
@@ -65,6 +81,22 @@ def write(study: Study) -> Path:
                 text += [f"![Expected best of k trials]({name})"]
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
     return file
+
+
+def _within(study: Study, corpus: str, backbone: Sequence[Result]) -> list[str]:
+    """Plot the longest runs, if other schemes than the two have been trained as long; returns the paragraphs."""
+    longest = max((result.tokens for result in backbone), default=0)
+    rows = [
+        row for row in read_rows(study.folder / "curves.csv", CurveRow) if (row.corpus, row.tokens) == (corpus, longest)
+    ]
+    if not {row.pos for row in rows} - {ARM, BASELINE}:
+        return []
+    drawn = differences(rows)
+    if drawn is None:
+        return []
+    name = f"within-{corpus}.png"
+    figures.save(drawn, study.folder / name)
+    return [f"### Within the runs of {longest:,} tokens", WITHIN, f"![Loss minus RoPE's]({name})"]
 
 
 def _backbone(

@@ -1,0 +1,46 @@
+"""What the figure of the longest runs draws."""
+
+import pytest
+
+from posenc.analysis.results import CurveRow
+from posenc.report.claim_map_curves import START, differences, main_arms
+from tests.report.test_claim_map_figures import points_of
+
+TOKENS = (1000, 2000, 8000)
+
+
+def run(pos, seed, end, setting="backbone", lr=0.003):
+    losses = dict(zip(TOKENS, (end + 1, end + 0.5, end), strict=True))
+    return [CurveRow("wiki", setting, pos, seed, 8000, lr, "", "", at, loss) for at, loss in losses.items()]
+
+
+ROPE = [*run("rope", 0, 1.30), *run("rope", 1, 1.32), *run("rope", 100, 1.31, "search")]
+
+
+def test_an_arm_s_trial_is_one_of_its_seeds_and_the_arm_with_the_most_seeds_stands_for_its_scheme():
+    better = run("rope", 2, 1.0, lr=0.001)
+    other_setting = [*run("rope", 3, 0.9, "context=64"), *run("rope", 4, 0.9, "context=64")]
+    arms = main_arms([*better, *ROPE, *other_setting])
+    assert arms["rope"].lr == 0.003
+    assert sorted(arms["rope"].by_seed) == [0, 1, 100]
+
+
+def test_of_two_arms_with_as_many_seeds_the_one_that_ends_lower_stands_for_its_scheme():
+    assert main_arms([*run("t5", 0, 1.4, lr=0.006), *run("t5", 0, 1.3, lr=0.001)])["t5"].lr == 0.001
+
+
+def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is_left_out():
+    other = [*run("sinusoidal", 1, 1.25), *run("sinusoidal", 100, 1.33, "search"), *run("sinusoidal", 7, 1.2)]
+    drawn = differences([*ROPE, *other])
+    assert drawn is not None
+    _, *lines = drawn.axes[0].lines
+    assert [line.get_label() for line in lines] == ["sinusoid at 0.003, 2 seeds", "_"]
+    at = [tokens / 1e6 for tokens in TOKENS if tokens >= START * TOKENS[-1]]
+    for line, gap in zip(lines, (1.25 - 1.32, 1.33 - 1.31), strict=True):
+        assert points_of(line) == [(tokens, pytest.approx(gap)) for tokens in at]
+
+
+def test_without_a_common_seed_nothing_is_drawn():
+    assert differences(ROPE) is None
+    assert differences(run("t5", 0, 1.3)) is None
+    assert differences([*ROPE, *run("t5", 7, 1.3)]) is None
