@@ -175,3 +175,12 @@ def test_the_one_head_that_copies_is_stated():
         without.append(gained[0])
     assert f"{-max(without):.2f} and {min(without):.2f}" == "-0.02 and 0.00"
     assert f"goes from {listed((-gain for gain in whole), 2)} to between -0.02 and 0.00" in COPYING
+
+
+def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
+    tokens = 4 * STUDY.plan["unit"] * 4096
+    for setting in STUDY.changes:
+        for pos in ("sinusoidal", "rope"):
+            runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.pos, run.tokens) == (setting, pos, tokens)]
+            losses = ", ".join(f"{run.val_loss:.3f}" for run in sorted(runs, key=lambda run: run.seed))
+            assert f"| {losses}" in RESULTS, setting
