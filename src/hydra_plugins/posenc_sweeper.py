@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
@@ -16,6 +15,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from posenc.config.command_line import folder_override
 from posenc.config.overrides import parsed, values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
@@ -69,8 +69,7 @@ class BestAgainstBest(Sweeper):
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
 
-        quoted = QuotedString(str(folder), Quote.single).with_quotes()
-        output = [f"runs={quoted}", "name=search", f"hydra.sweep.dir={quoted}"]
+        output = [folder_override("runs", folder), "name=search", folder_override("hydra.sweep.dir", folder)]
         jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *output] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
         os.environ[RUNS] = str(len(jobs) + len(schemes) * len(seeds))

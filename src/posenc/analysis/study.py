@@ -122,9 +122,9 @@ class Study:
         found: dict[str, str] = {}
         for block in self.plan["blocks"]:
             arm = next(iter(block["arms"].values()))
-            if any(not one.startswith(("pos", "optim.")) for one in arm.split()):  # composing the others takes long
-                one = {"units": block["units"][:1], "seeds": block["seeds"][:1], "arms": {"": arm}}
-                (line,) = self.lines([{**block, **one}])
+            if any(not override.startswith(("pos", "optim.")) for override in arm.split()):  # composing takes long
+                first = {"units": block["units"][:1], "seeds": block["seeds"][:1], "arms": {"": arm}}
+                (line,) = self.lines([{**block, **first}])
                 found.setdefault(RunRow(*self.key(line, "")).setting, str(block.get("what", "")))
         return found
 

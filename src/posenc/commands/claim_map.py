@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         add_rows(study, finished, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
-            measure_ngrams(study, [*given.ngrams, folder_override("cache", given.cache)])
+            measure_ngrams(study, [*given.ngrams, folder_override("cache", given.cache.absolute())])
         if given.copying:
             measure_copying(study, finished, given.cache)
         if given.heads:

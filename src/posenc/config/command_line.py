@@ -182,8 +182,8 @@ def quoted(override: str) -> str:
 
 
 def folder_override(key: str, folder: Path) -> str:
-    """An override whose value is the absolute path of a folder, with any characters."""
-    return f"{key}={QuotedString(str(folder.absolute()), Quote.single).with_quotes()}"
+    """An override whose value is a path with any characters."""
+    return f"{key}={QuotedString(str(folder), Quote.single).with_quotes()}"
 
 
 def _leave(sentence: str, code: int) -> NoReturn:

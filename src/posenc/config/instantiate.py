@@ -135,7 +135,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
         key = str(error).partition("=")[0]
         raise UserError(f"{within}{group}.{error}" if key in values else str(error)) from error
     except (MemoryError, RuntimeError, OverflowError, TypeError) as error:
-        if not out_of_memory(error):
+        if not isinstance(error, OverflowError) and not out_of_memory(error):
             raise
         sizes = ", ".join(f"{within}{group}.{key}={value}" for key, value in plain.items() if type(value) is int)
         raise UserError(f"this does not fit in memory: {sizes or f'{within}{group}'}") from error

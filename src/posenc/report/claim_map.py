@@ -89,10 +89,8 @@ def _within(study: Study, corpus: str, backbone: Sequence[Result]) -> list[str]:
     rows = [
         row for row in read_rows(study.folder / "curves.csv", CurveRow) if (row.corpus, row.tokens) == (corpus, longest)
     ]
-    if not {row.pos for row in rows} - {ARM, BASELINE}:
-        return []
     drawn = differences(rows)
-    if drawn is None:
+    if drawn is None or not {row.pos for row in rows} - {ARM, BASELINE}:
         return []
     name = f"within-{corpus}.png"
     figures.save(drawn, study.folder / name)

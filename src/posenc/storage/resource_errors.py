@@ -77,7 +77,7 @@ def out_of_memory(error: Exception) -> bool:
 
     torch.OutOfMemoryError is a RuntimeError, and on a CPU torch raises nothing more specific.
     """
-    if isinstance(error, MemoryError | OverflowError) or getattr(error, "errno", None) == errno.ENOMEM:
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     return any(message in str(error) for message in NOT_ALLOCATED)
 

@@ -74,8 +74,9 @@ def _check_rows(settings: Settings, model: Mapping[str, Any]) -> None:
     """Check that the tables of a run do not become too long to be read when it resumes."""
     heads = settings.steps // settings.attention_every * model["layers"] * model["heads"]
     for key, rows in (("log_every", settings.steps // settings.log_every), ("attention_every", heads)):
-        if rows >= (lines := MAX_ROWS):  # with the header
-            raise UserError(f"{key}={getattr(settings, key)} would write {rows:,} rows; the maximum is {lines - 1:,}")
+        if rows >= MAX_ROWS:  # which counts the header
+            given = f"{key}={getattr(settings, key)}"
+            raise UserError(f"{given} would write {rows:,} rows; the maximum is {MAX_ROWS - 1:,}")
 
 
 def _check_apart(runs: str, sample: Path, text: str) -> None:
