@@ -8,6 +8,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.text import Text
 
 from posenc.analysis.claim_map import advantage
+from posenc.analysis.convergence import Estimate
 from posenc.report.claim_map_figures import PUBLISHED, advantages
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
@@ -63,6 +64,15 @@ def test_a_bound_over_seeds_of_which_some_have_an_n_is_their_geometric_mean():
     assert sorted(point.by_seed.values()) == [pytest.approx(1.6), pytest.approx(1.6), math.inf]
     rows = drawn([point], factors={"against learned": [point]})[2]
     assert marks(rows, ">") == [(pytest.approx((1.6 * 1.6 * 4) ** (1 / 3)), 0)]
+
+
+def test_seeds_of_which_one_is_above_every_budget_and_one_below_have_both_bounds_and_no_mean():
+    *_, point = advantage(backbone(), "rope", "sinusoidal")
+    disagreeing = replace(point, by_seed={0: math.inf, 1: 0.0}, advantage=Estimate(math.inf, 2))
+    rows = drawn([point], factors={"linear": [disagreeing]})[2]
+    assert marks(rows, ">") == [(point.above, 0)]
+    assert marks(rows, "<") == [(point.below, 0)]
+    assert marks(rows, "o") == []
 
 
 def test_each_published_ratio_is_a_star_in_its_row():

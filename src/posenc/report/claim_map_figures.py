@@ -91,7 +91,8 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
         style = {"color": color, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}  # may be equal
         _line(axes, points, titled(name), linewidth=1, marker=markers[name], **style)
         for point in points:
-            axes.plot(point.tokens, _bound(point), _marker(point, "v", "", "^"), **style)
+            for at, marker in _marks(point, "v", "", "^"):
+                axes.plot(point.tokens, at, marker, **style)
     drawn = itertools.chain(main, *measured.values())
     axes.update_datalim([(point.tokens, _bound(point)) for point in drawn])  # matplotlib leaves out what is moved
     axes.set_yscale("log")
@@ -107,9 +108,11 @@ def _bound(point: Point) -> float:
     return math.exp(np.log(seeds).mean())
 
 
-def _marker(point: Point, lower: str, finite: str, higher: str) -> str:
-    """The marker of an upper bound, of N, or of a lower bound."""
-    return {math.inf: higher, 0: lower}.get(point.advantage.value, finite)
+def _marks(point: Point, lower: str, finite: str, higher: str) -> list[tuple[float, str]]:
+    """N or its bound with the marker of an upper bound, of N, or of a lower bound; both bounds if seeds disagree."""
+    if {0, math.inf} <= set(point.by_seed.values()):
+        return [(point.below, lower), (point.above, higher)]
+    return [(_bound(point), {math.inf: higher, 0: lower}.get(point.advantage.value, finite))]
 
 
 def _ratios(axis: Any) -> None:
@@ -143,7 +146,8 @@ def _rows(axes: Any, rows: Mapping[str, Point]) -> None:
     color = "#303030"
     for at, point in enumerate(rows.values()):
         look = {"color": _GREY if point.plateau else color, "markersize": 5}
-        axes.plot(_bound(point), at, _marker(point, "<", "o", ">"), **look)
+        for value, marker in _marks(point, "<", "o", ">"):
+            axes.plot(value, at, marker, **look)
         if point.advantage.interval:
             axes.hlines(at, *point.advantage.interval, color=color, linewidth=1.2)
     first = len(rows) + 1
