@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from posenc.analysis.claim_map import (
+    Point,
     advantage,
     growth,
     level,
@@ -15,6 +16,7 @@ from posenc.analysis.claim_map import (
     tokens_to,
     trend,
 )
+from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import Result, read_results, table
 from posenc.analysis.spread import by_seeds, pooled_sd, seeds_needed
 from posenc.errors import UserError
@@ -99,7 +101,23 @@ def test_a_seed_that_was_trained_on_fewer_budgets_counts_in_the_trend_with_those
     assert found.slope.interval == pytest.approx(
         (b - 2.364624 * error, b + 2.364624 * error)
     )  # t, 7 degrees of freedom
-    assert found.at(UNIT) * 2**b == pytest.approx(found.at(2 * UNIT))
+
+
+def test_a_line_through_values_of_n_that_rise_and_fall_does_not_fit():
+    """F(1, 3) = 38.56 for the two residual sums of squares, computed apart by QR projections: p = 0.0084."""
+    by_seed = {8: (1.6, 1.7, 1.75), 16: (1.85, 1.9, 1.9), 32: (1.7, 1.8)}
+    points = [
+        Point(units * UNIT, {}, Estimate(1.7, len(n)), dict(enumerate(n)), 9.0, 0.1, {}, plateau=False)
+        for units, n in by_seed.items()
+    ]
+    found = trend(points)
+    assert found is not None
+    assert found.lack_of_fit == pytest.approx(0.0084175, rel=1e-4)
+    straight = trend(
+        [replace(p, by_seed={0: 1.6 + noise, 1: 1.7 - noise}) for p, noise in zip(points, (0, 0.1, 0), strict=True)]
+    )
+    assert straight is not None
+    assert straight.lack_of_fit > 0.5
 
 
 def test_seen_from_the_arm_a_constant_advantage_is_the_same():

@@ -100,6 +100,18 @@ def test_the_sd_over_seeds_is_also_given_without_the_budget_that_varies_most():
     assert int(sinusoidal[3]) > 100
 
 
+def test_the_sd_over_seeds_is_that_of_the_main_model_and_of_schemes_with_enough_seeds():
+    masked = [replace(run, setting="objective=masked", val_loss=run.val_loss + run.seed) for run in backbone()]
+    few = [replace(run, pos="t5") for run in backbone() if run.pos == "rope" and run.tokens <= 2 * UNIT]
+    assert few
+    assert spread([*backbone(), *masked])[1] == spread(backbone())[1]
+    assert [row[0] for row in cells_of(spread([*backbone(), *few])[1].splitlines()[2:])] == [
+        "rope",
+        "sinusoidal",
+        "every scheme",
+    ]
+
+
 def test_the_sd_of_the_ratio_says_how_many_seeds_one_percent_needs():
     runs = [replace(run, val_loss=run.val_loss + 0.01 * run.seed * (run.pos == "sinusoidal")) for run in backbone()]
     points = advantage(runs, "rope", "sinusoidal")
@@ -107,6 +119,9 @@ def test_the_sd_of_the_ratio_says_how_many_seeds_one_percent_needs():
     sd = 0.05 * math.log(2)  # 0.01 nats are 0.05 octaves of tokens
     assert f"{sd:.3f} (8 degrees of freedom)" in said  # 4 budgets; at the first there is no N
     assert f"{seeds_needed(sd, math.log(1.01))} for ± 1%" in said
+    margin = 2.306004 * sd / math.sqrt(3)  # t, 8 degrees of freedom
+    low, high = (points[1].advantage.value * math.exp(sign * margin) for sign in (-1, 1))
+    assert f"are {low:.2f} to {high:.2f} (2.5M)" in said
     assert spread_of_ratio(points[:1]) == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from posenc.analysis.results import CurveRow
-from posenc.report.claim_map_curves import START, differences, main_arms
+from posenc.report.claim_map_curves import START, arms, differences
 from tests.report.test_claim_map_figures import points_of
 
 TOKENS = (1000, 2000, 8000)
@@ -20,13 +20,13 @@ ROPE = [*run("rope", 0, 1.30), *run("rope", 1, 1.32), *run("rope", 100, 1.31, "s
 def test_an_arm_s_trial_is_one_of_its_seeds_and_the_arm_with_the_most_seeds_stands_for_its_scheme():
     better = run("rope", 2, 1.0, lr=0.001)
     other_setting = [*run("rope", 3, 0.9, "context=64"), *run("rope", 4, 0.9, "context=64")]
-    arms = main_arms([*better, *ROPE, *other_setting])
-    assert arms["rope"].lr == 0.003
-    assert sorted(arms["rope"].by_seed) == [0, 1, 100]
+    first, second = arms([*better, *ROPE, *other_setting])["rope"]
+    assert (first.lr, second.lr) == (0.003, 0.001)
+    assert sorted(first.by_seed) == [0, 1, 100]
 
 
 def test_of_two_arms_with_as_many_seeds_the_one_that_ends_lower_stands_for_its_scheme():
-    assert main_arms([*run("t5", 0, 1.4, lr=0.006), *run("t5", 0, 1.3, lr=0.001)])["t5"].lr == 0.001
+    assert arms([*run("t5", 0, 1.4, lr=0.006), *run("t5", 0, 1.3, lr=0.001)])["t5"][0].lr == 0.001
 
 
 def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is_left_out():
@@ -38,6 +38,19 @@ def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is
     at = [tokens / 1e6 for tokens in TOKENS if tokens >= START * TOKENS[-1]]
     for line, gap in zip(lines, (1.25 - 1.32, 1.33 - 1.31), strict=True):
         assert points_of(line) == [(tokens, pytest.approx(gap)) for tokens in at]
+
+
+def test_rope_with_other_hyperparameters_is_drawn_too_if_it_has_several_seeds():
+    higher = [*run("rope", 0, 1.34, lr=0.006), *run("rope", 1, 1.35, lr=0.006)]
+    once = run("rope", 0, 1.31, lr=0.001)
+    drawn = differences([*ROPE, *higher, *once, *run("t5", 0, 1.3)])
+    assert drawn is not None
+    assert [line.get_label() for line in drawn.axes[0].lines[1:]] == [
+        "T5 at 0.003, 1 seed",
+        "RoPE at 0.006, 2 seeds",
+        "_",
+    ]
+    assert differences([*ROPE, *higher]) is None
 
 
 def test_without_a_common_seed_nothing_is_drawn():

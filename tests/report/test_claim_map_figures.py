@@ -25,11 +25,11 @@ def test_the_figure_has_the_interval_of_a_single_budget_and_a_triangle_at_each_b
     assert marks(above, "^") == [(UNIT, 1.0)] * 3
 
 
-def test_a_budget_that_rope_does_not_reach_is_a_triangle_at_the_end_of_a_dashed_line_and_named():
+def test_a_budget_that_rope_does_not_reach_is_a_triangle_that_no_line_goes_to_and_named():
     above = drawn(shorter())[0]
     assert marks(above, "v") == [(16 * UNIT, 2.0)] * 3
-    (dashed,) = (line for line in above.lines if line.is_dashed())
-    assert points_of(dashed)[-2:] == [(8 * UNIT, pytest.approx(1.6)), (16 * UNIT, 2.0)]
+    ends = [points_of(line)[-1][0] for line in above.lines if len(line.get_xdata()) > 1 and line.get_ydata()[0] != 1]
+    assert ends == [8 * UNIT]
     (text,) = above.texts
     assert text.get_text().startswith("below 2: not reached")
     assert text.xy == (16 * UNIT, 2.0)
@@ -44,16 +44,16 @@ def test_a_line_with_other_hyperparameters_is_hollow_with_its_bounds_too():
     assert marks(above, "v") == [(16 * UNIT, 2.0)]
 
 
-def test_a_setting_without_an_n_is_a_triangle_at_its_bound_and_one_with_an_n_a_dot():
+def test_a_setting_has_a_ring_for_each_seed_or_a_triangle_at_its_bound():
     points = advantage(backbone(), "rope", "sinusoidal")
     first, *_, last = points
     plateau = replace(first, plateau=True)
     rows = drawn(points, factors={"attention=linear": [plateau], "against t5": [last], "short": shorter()[-1:]})[2]
-    names = ["attention=linear, 1.23M (plateau)", "against T5, 19.7M", "short, 19.7M", *PUBLISHED]
+    names = ["attention=linear, 1.2M (plateau)", "against T5, 19.7M", "short, 19.7M", *PUBLISHED]
     assert [tick.get_text() for tick in rows.get_yticklabels()] == names
-    assert marks(rows, ">") == [(1.0, 0)]
-    assert marks(rows, "o") == [(pytest.approx(1.6), 1)]
-    assert marks(rows, "<") == [(2.0, 2)]
+    assert marks(rows, ">") == [(1.0, 0)] * 3
+    assert marks(rows, "o") == [(pytest.approx(1.6), 1)] * 3
+    assert marks(rows, "<") == [(2.0, 2)] * 3
     (bar,) = (found for found in rows.collections if isinstance(found, LineCollection))
     assert bar.get_segments()[0][:, 0] == pytest.approx(last.advantage.interval)
 
@@ -62,17 +62,19 @@ def test_a_bound_over_seeds_of_which_some_have_an_n_is_their_geometric_mean():
     runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
     point = advantage(runs, "rope", "sinusoidal")[2]
     assert sorted(point.by_seed.values()) == [pytest.approx(1.6), pytest.approx(1.6), math.inf]
-    rows = drawn([point], factors={"against learned": [point]})[2]
-    assert marks(rows, ">") == [(pytest.approx((1.6 * 1.6 * 4) ** (1 / 3)), 0)]
+    above = drawn(shorter(), others={"against learned": [point]})[0]
+    assert marks(above, "^")[-1] == (SLOW[2], pytest.approx((1.6 * 1.6 * 4) ** (1 / 3)))
 
 
 def test_seeds_of_which_one_is_above_every_budget_and_one_below_have_both_bounds_and_no_mean():
-    *_, point = advantage(backbone(), "rope", "sinusoidal")
-    disagreeing = replace(point, by_seed={0: math.inf, 1: 0.0}, advantage=Estimate(math.inf, 2))
-    rows = drawn([point], factors={"linear": [disagreeing]})[2]
-    assert marks(rows, ">") == [(point.above, 0)]
-    assert marks(rows, "<") == [(point.below, 0)]
+    points = advantage(backbone(), "rope", "sinusoidal")
+    disagreeing = replace(points[-1], by_seed={0: math.inf, 1: 0.0}, advantage=Estimate(math.inf, 2))
+    above, _, rows = drawn(points, {"against learned": [disagreeing]}, {"linear": [disagreeing]})
+    assert marks(rows, ">") == [(disagreeing.above, 0)]
+    assert marks(rows, "<") == [(disagreeing.below, 0)]
     assert marks(rows, "o") == []
+    assert marks(above, "^")[-1] == (disagreeing.tokens, disagreeing.above)
+    assert marks(above, "v") == [(disagreeing.tokens, disagreeing.below)]
 
 
 def test_each_published_ratio_is_a_star_in_its_row():

@@ -165,17 +165,13 @@ class Trend:
     Attributes:
         slope: b. Below 0, N falls as the budget grows. Its interval takes the values of N as independent, given a.
         values: the number of N in the fit.
-        center: the means of log D and log N, through which the line of the average seed goes.
+        lack_of_fit: the p-value of the line in an F test against a mean for each budget; NaN if there are too few
+            values. Where it is small, b and its interval describe nothing.
     """
 
     slope: Estimate
     values: int
-    center: tuple[float, float]
-
-    def at(self, tokens: int) -> float:
-        """N of the average seed."""
-        log_tokens, log_n = self.center
-        return math.exp(log_n + self.slope.value * (math.log(tokens) - log_tokens))
+    lack_of_fit: float
 
 
 def trend(points: Sequence[Point]) -> Trend | None:
@@ -184,18 +180,38 @@ def trend(points: Sequence[Point]) -> Trend | None:
     A seed without an N has it outside the arm's budgets: without that seed alone N would look flatter than it is.
     """
     known = finite(points)
-    seeds = {seed for point in known for seed in point.by_seed}
-    freedom = sum(len(point.by_seed) for point in known) - len(seeds) - 1
-    if len(known) < TREND_BUDGETS or freedom < 1:
+    if len(known) < TREND_BUDGETS:
         return None
-    logs = [np.log([(p.tokens, p.by_seed[seed]) for p in known if seed in p.by_seed]) for seed in seeds]
-    x, y = np.concatenate([values - values.mean(0) for values in logs]).T
-    fit = stats.linregress(x, y)
-    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * fit.stderr * math.sqrt((len(x) - 2) / freedom)
-    interval = (float(fit.slope - margin), float(fit.slope + margin)) if len(seeds) >= SEEDS_FOR_A_VERDICT else None
-    slope = Estimate(float(fit.slope), len(seeds), interval)
-    log_tokens, log_n = np.concatenate(logs).mean(0)
-    return Trend(slope, len(x), (float(log_tokens), float(log_n)))
+    seeds, tokens, n = np.array([(seed, p.tokens, value) for p in known for seed, value in p.by_seed.items()]).T
+    intercepts = seeds[:, None] == np.unique(seeds)
+    line = np.column_stack([intercepts, np.log(tokens)])
+    means = np.column_stack([intercepts, tokens[:, None] == np.unique(tokens)[1:]])
+    (*_, b), squares, freedom = _least_squares(line, np.log(n))
+    _, pure, free = _least_squares(means, np.log(n))
+    if freedom < 1:
+        return None
+    error = math.sqrt(squares / freedom * np.linalg.inv(line.T @ line)[-1, -1])
+    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * error
+    count = intercepts.shape[1]
+    slope = Estimate(float(b), count, (float(b - margin), float(b + margin)) if count >= SEEDS_FOR_A_VERDICT else None)
+    lack = (
+        stats.f.sf((squares - pure) / (freedom - free) * free / pure, freedom - free, free)
+        if free and pure
+        else math.nan
+    )
+    return Trend(slope, len(n), float(lack))
+
+
+def _least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float, int]:
+    """The coefficients of a linear model, its residual sum of squares, and the residual degrees of freedom.
+
+    Args:
+        design: (values, coefficients), of full rank.
+        y: (values,).
+    """
+    found = np.linalg.lstsq(design.astype(float), y, rcond=None)[0]
+    residuals = y - design @ found
+    return found, float(residuals @ residuals), len(y) - design.shape[1]
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ seeds only; with fewer than three seeds there is no interval and no verdict. Gen
 
 WITHIN = """\
 The validation loss minus that of RoPE's run of the same seed, a line for each run. Of each scheme the hyperparameters
-with the most seeds are drawn, of several those with the lowest final loss."""
+with the most seeds are drawn, of several those with the lowest final loss; of RoPE also others with several seeds.
+Learning rates differ, so a part of a difference within the runs is one of schedules."""
 
 
 def write(study: Study) -> Path:
@@ -110,25 +111,26 @@ def _backbone(
         f"with {name}": advantage(replaced(backbone, found), ARM, BASELINE) for name, found in alternatives.items()
     }
     written = write_up(results, points, others, unit)
-    if not any(0 < value < math.inf for point in points for value in point.by_seed.values()):
+    if not points:
         return written
     known = read_rows(study.folder / "ngrams.csv", NGramRow)
     ngrams = {row["order"]: row["val_loss"] for row in known if row["corpus"] == corpus}
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
-    factors = {
-        study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)
-        for setting, of_setting in changed.items()
-    }
-    factors |= {name: found for name, found in against.items() if len(found) == 1}
-    figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
     longest = [result for result in backbone if result not in both and result.tokens == max(run.tokens for run in both)]
     hollow = {**alternatives, **{runs[0].pos: runs for runs in by_arm(longest)}}
     figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
-    drawn = f"![Final loss over the tokens of a run](losses-{corpus}.png)"
-    map_drawn = f"![N over the baseline's tokens]({corpus}.png)"
-    return [drawn, *written, map_drawn, *levels(backbone, ngrams), *one_factor(changed, unit)]
+    written.insert(0, f"![Final loss over the tokens of a run](losses-{corpus}.png)")
+    if sum(0 < point.advantage.value < math.inf for point in points) > 1:  # else a map has nothing to show
+        factors = {
+            study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)
+            for setting, of_setting in changed.items()
+        }
+        factors |= {name: found for name, found in against.items() if len(found) == 1}
+        figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
+        written.append(f"![N over the baseline's tokens]({corpus}.png)")
+    return [*written, *levels(backbone, ngrams), *one_factor(changed, unit)]
 
 
 def write_up(
@@ -155,11 +157,12 @@ def write_up(
             f"{formatting.bounds(factor)}, paired over {formatting.seeds(factor.seeds)}."
         )
     if fitted := trend(points):
-        b, last = fitted.slope, points[-1].tokens
+        b = fitted.slope
         written.append(
             "Over the budgets off the plateau where every seed has an N, log N = a + b log D, with an a for each seed, "
             f"has b = {b.value:.2f}{formatting.bounds(b)}, {fitted.values} values of N, {formatting.seeds(b.seeds)}. "
-            f"That line has N = {fitted.at(last):.2f} at {last:,} tokens."
+            "In an F test against a mean for each budget, this straight line has p = "
+            f"{fitted.lack_of_fit:.2g}{': it does not fit, and b is no trend' if fitted.lack_of_fit < 0.05 else ''}."
         )
     if beyond := [point for point in points if not point.advantage.value]:
         at = " and ".join(f"{point.tokens:,}" for point in beyond)

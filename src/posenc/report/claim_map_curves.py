@@ -30,42 +30,45 @@ class Curves(NamedTuple):
         return len(ends), -sum(ends) / len(ends)
 
 
-def main_arms(rows: Iterable[CurveRow]) -> dict[str, Curves]:
-    """Of each scheme the arm with the most seeds, those of trials included, and of several the lowest one."""
-    found: dict[str, Curves] = {}
+def arms(rows: Iterable[CurveRow]) -> dict[str, list[Curves]]:
+    """The arms of each scheme, that with the most seeds first, and of several the lowest one; trials count as seeds."""
+    found: dict[str, list[Curves]] = {}
     for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows if row.setting in (BACKBONE, SEARCH)):
         curves = Curves(of_arm[0].lr, {})
         for row in of_arm:
             curves.by_seed.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
-        found[row.pos] = max(found.get(row.pos, curves), curves, key=Curves.rank)
-    return found
+        found.setdefault(of_arm[0].pos, []).append(curves)
+    return {pos: sorted(of_scheme, key=Curves.rank, reverse=True) for pos, of_scheme in found.items()}
 
 
 @matplotlib.rc_context(STYLE)
 def differences(rows: Sequence[CurveRow]) -> Figure | None:
-    """A line for each run of another scheme, minus RoPE's run of the same seed; None if there are none.
+    """A line for each run of a scheme's first arm, and of RoPE's others with several seeds, minus RoPE's run.
+
+    None if no other scheme has a seed of RoPE's first arm.
 
     Args:
         rows: of one budget on one corpus.
     """
-    arms = main_arms(rows)
-    if ARM not in arms:
+    found = arms(rows)
+    if ARM not in found:
         return None
-    rope = arms.pop(ARM)
-    paired = {pos: sorted(curves.by_seed.keys() & rope.by_seed) for pos, curves in arms.items()}
-    shown = [pos for pos, seeds in paired.items() if seeds]
+    (rope, *controls), *others = found.pop(ARM), *found.items()
+    shown = [(pos, first, 1.3) for pos, (first, *_) in others if first.by_seed.keys() & rope.by_seed]
     if not shown:
         return None
+    shown += [(ARM, curves, 0.8) for curves in controls if len(curves.by_seed) > 1]
     fig = Figure(figsize=(7, 3.8), layout="constrained")
     axes: Any = fig.subplots()
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    look = looks(shown)
-    for place, pos in enumerate(shown):
-        name = f"{titled(pos)} at {arms[pos].lr:g}, {formatting.seeds(len(paired[pos]))}"
-        again = look[pos].colour in (look[other].colour for other in shown[:place])
-        line = {"color": look[pos].colour, "linestyle": (0, (1.5, 1.2)) if again else "-", "linewidth": 1.3}
-        for seed in paired[pos]:
-            losses, own = arms[pos].by_seed[seed], rope.by_seed[seed]
+    look = looks([pos for pos, *_ in shown])
+    for place, (pos, curves, width) in enumerate(shown):
+        seeds = sorted(curves.by_seed.keys() & rope.by_seed)
+        name = f"{titled(pos)} at {curves.lr:g}, {formatting.seeds(len(seeds))}"
+        again = look[pos].colour in (look[other].colour for other, *_ in shown[:place])
+        line = {"color": look[pos].colour, "linestyle": (0, (1.5, 1.2)) if again else "-", "linewidth": width}
+        for seed in seeds:
+            losses, own = curves.by_seed[seed], rope.by_seed[seed]
             drawn = [at for at in sorted(losses.keys() & own) if at >= START * max(losses)]
             axes.plot([at / 1e6 for at in drawn], [losses[at] - own[at] for at in drawn], label=name, **line)
             name = "_"  # the legend has one entry for all seeds

@@ -3,7 +3,7 @@
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -30,7 +30,7 @@ With other texts, tokenizers, sizes and baselines, and one seed each (docs/claim
 
 _RATIOS = (0.3, 0.4, 0.6, 0.8, 1, 1.2, 1.5, 2, 3, 4, 6, 10)
 _MAIN, _GREY = "#d55e00", "#b0b0b0"
-_THIN = ("#009e73", "#cc79a7", "#0072b2", "#7f7f7f", "#56b4e9", "#b07d00", "#1c1c1c")
+_THIN = ("#009e73", "#cc79a7", "#0072b2", "#6a51a3", "#56b4e9", "#b07d00", "#1c1c1c")
 
 
 @matplotlib.rc_context(STYLE)
@@ -49,7 +49,7 @@ def advantages(
         ngrams: validation losses of n-gram models by order, marked on the upper axis.
     """
     rows = {
-        f"{titled(name)}, {point.tokens / 1e6:.3g}M{' (plateau)' if point.plateau else ''}": point
+        f"{titled(name)}, {formatting.millions(point.tokens)}{' (plateau)' if point.plateau else ''}": point
         for name, points in factors.items()
         for point in points
     }
@@ -77,9 +77,6 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     axes.axhline(1, color="#1c1c1c", linewidth=0.9)
     _seeds_of(axes, main)
     _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
-    falling = [point for point in main if point.advantage.value < math.inf]
-    dashed = {"color": _MAIN, "linestyle": (0, (2, 2)), "linewidth": 1}
-    axes.plot([point.tokens for point in falling], [_bound(point) for point in falling], **dashed)
     for point in [point for point in main if not point.advantage.value][-1:]:
         text = f"below {_bound(point):.2g}: not reached\nby RoPE's largest budget"
         label(axes, text, (point.tokens, _bound(point)), (10, -8), ha="right", va="top", fontsize=9, color=_MAIN)
@@ -134,20 +131,25 @@ def _seeds_of(axes: Any, points: Sequence[Point]) -> None:
         color = _GREY if point.plateau else _MAIN
         if point.advantage.interval:
             axes.vlines(point.tokens, *point.advantage.interval, color=color, alpha=0.3, linewidth=7)
-        for value in point.by_seed.values():
-            at, marker = {math.inf: (point.above, "^"), 0: (point.below, "v")}.get(value, (value, "o"))
-            axes.plot(
-                point.tokens, at, marker, color=color, markersize=6, fillstyle="none" if marker == "o" else "full"
-            )
+        for at, marker, fill in _by_seed(point, "v", "^"):
+            axes.plot(point.tokens, at, marker, color=color, markersize=6, fillstyle=fill)
+
+
+def _by_seed(point: Point, lower: str, higher: str) -> Iterator[tuple[float, str, Any]]:
+    """N of each seed with a ring's marker and fill, or its bound with those of a triangle."""
+    for value in point.by_seed.values():
+        yield {math.inf: (point.above, higher, "full"), 0: (point.below, lower, "full")}.get(
+            value, (value, "o", "none")
+        )
 
 
 def _rows(axes: Any, rows: Mapping[str, Point]) -> None:
-    """A dot with its interval, or a triangle at its bound, for each of our settings; a star for each publication."""
+    """A ring or a triangle per seed, and their interval, for each of our settings; a star for each publication."""
     color = "#303030"
     for at, point in enumerate(rows.values()):
-        look = {"color": _GREY if point.plateau else color, "markersize": 5}
-        for value, marker in _marks(point, "<", "o", ">"):
-            axes.plot(value, at, marker, **look)
+        look = {"color": _GREY if point.plateau else color, "markersize": 6}
+        for value, marker, fill in _by_seed(point, "<", ">"):
+            axes.plot(value, at, marker, fillstyle=fill, **look)
         if point.advantage.interval:
             axes.hlines(at, *point.advantage.interval, color=color, linewidth=1.2)
     first = len(rows) + 1

@@ -40,6 +40,6 @@ def _cells(found: Level) -> tuple[str, ...]:
     ratio = f"{'over ' * found.bound}{found.ratio.value:.2f}{formatting.bounds(found.ratio)}"
     return (
         f"{loss:.3f}",
-        *(f"{value / 1e6:.1f}M" for value in tokens),
+        *map(formatting.millions, tokens),
         f"{ratio}, {formatting.seeds(found.ratio.seeds)}",
     )

@@ -9,9 +9,11 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point
 from posenc.analysis.results import Result
+from posenc.report import formatting
 from posenc.report.figures import STYLE, label
 from posenc.report.looks import NAMES, looks
 
@@ -23,14 +25,15 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     Args:
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
         points: N(D) of RoPE over the baseline; an arrow each, in the last panel.
-        alternatives: runs of these arms with other hyperparameters, or of other schemes, by name; hollow.
+        alternatives: runs of these arms with other hyperparameters, or of other schemes, by name; hollow, beside the
+            dots, in the last panel.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
     fig = Figure(figsize=(8, 4.4), layout="constrained")
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     for axes in drawn:
-        _runs(axes, results, alternatives)
+        _runs(axes, results, alternatives if axes is closest else {})
         over_budgets(axes, {result.tokens for result in results})
         axes.set_xlabel("training tokens of the run")
     arrows = [point for point in (near if enlarged else points) if 1 < point.advantage.value < math.inf]
@@ -66,7 +69,7 @@ def compared(points: Sequence[Point]) -> list[Point]:
 def over_budgets(axes: Any, budgets: set[int]) -> None:
     """A logarithmic axis of tokens with a tick at each budget."""
     axes.set_xscale("log")
-    axes.set_xticks(sorted(budgets), [f"{tokens / 1e6:.3g}M" for tokens in sorted(budgets)], fontsize=9)
+    axes.set_xticks(sorted(budgets), [formatting.millions(tokens) for tokens in sorted(budgets)], fontsize=9)
     axes.minorticks_off()
 
 
@@ -94,11 +97,12 @@ def _runs(axes: Any, results: Sequence[Result], alternatives: Mapping[str, Seque
         for tokens, found in by_budget.items():
             dot = {"markersize": 5, "alpha": 0.65, "markeredgewidth": 0}
             axes.plot([tokens] * len(found), found, "o", color=look[pos].colour, **dot)
+    beside = axes.transData + ScaledTranslation(8 / 72, 0, axes.figure.dpi_scale_trans)
     for name, marker in hollow(alternatives).items():
         own = alternatives[name]
         budgets, ends = [result.tokens for result in own], [result.val_loss for result in own]
-        colour = look[own[0].pos].colour
-        axes.plot(budgets, ends, marker, color=colour, markersize=5, fillstyle="none", label=titled(name))
+        style = {"color": look[own[0].pos].colour, "markersize": 5, "fillstyle": "none", "transform": beside}
+        axes.plot(budgets, ends, marker, label=titled(name), **style)
 
 
 def _bigram(axes: Any, results: Sequence[Result]) -> None:

@@ -3,8 +3,17 @@
 import statistics
 from collections.abc import Sequence
 
-from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, by_arm
+from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
+from posenc.report import formatting
 from posenc.report.tables import Table, markdown
+
+ARM = ("scheme", "hyperparameters", "tokens", "seeds")
+"""The first columns of each table."""
+
+
+def _arm(of: RunRow, seeds: Sequence[int]) -> tuple[str, ...]:
+    """The cells under ARM."""
+    return of.pos, formatting.hyperparameters(of), f"{of.tokens:,}", ", ".join(map(str, seeds))
 
 
 def copying(rows: Sequence[CopyingRow]) -> list[str]:
@@ -16,7 +25,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         arm = own[0]
         cells.append(
             [
-                *(arm.pos, arm.base, f"{arm.lr:g}", f"{arm.tokens:,}", ", ".join(str(run.seed) for run in own)),
+                *_arm(arm, [run.seed for run in own]),
                 ", ".join(f"{run.second - run.first:+.2f}" for run in own),
                 ", ".join(f"{run.new:.3f}" for run in own),
                 ", ".join(f"{run.seen:.3f}" for run in own),
@@ -25,7 +34,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
             ]
         )
     head = (
-        *("scheme", "base", "learning rate", "tokens", "seeds", "second minus first occurrence"),
+        *(*ARM, "second minus first occurrence"),
         *("novel context", "repeated context", "own text before", "other text before"),
     )
     share = statistics.fmean(row.share for row in rows)
@@ -52,9 +61,10 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
         losses = {(row.distance, row.seed): row.val_loss for row in own}
         seeds = sorted({row.seed for row in own})
         gains = [[losses[far, seed] - losses[0, seed] for seed in seeds if (far, seed) in losses] for far in apart]
-        arm = (own[0].pos, own[0].base, f"{own[0].lr:g}", f"{own[0].tokens:,}", ", ".join(map(str, seeds)))
-        cells.append([*arm, *(", ".join(f"{gain:+.2f}" for gain in of_distance) for of_distance in gains)])
-    head = ("scheme", "base", "learning rate", "tokens", "seeds", *(f"{far} back" for far in apart))
+        cells.append(
+            [*_arm(own[0], seeds), *(", ".join(f"{gain:+.2f}" for gain in of_distance) for of_distance in gains)]
+        )
+    head = (*ARM, *(f"{far} back" for far in apart))
     return [
         "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
         "each validation window if that eighth is also copied to so many tokens earlier, minus that without the copy. "
@@ -76,7 +86,7 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
         most, following = [heads[0] for heads in ordered], [heads[1] for heads in ordered]
         cells.append(
             [
-                *(own[0].pos, own[0].base, f"{own[0].lr:g}", f"{own[0].tokens:,}", ", ".join(map(str, seeds))),
+                *_arm(own[0], seeds),
                 *(", ".join(f"{row.second - row.first:+.2f}" for row in found) for found in (whole, most, following)),
                 ", ".join(f"{row.layer}.{row.head}" for row in most),
                 *(", ".join(f"{row.new:.3f}" for row in found) for found in (whole, most)),
@@ -86,7 +96,7 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
     if not cells:
         return []
     head = (
-        *("scheme", "base", "learning rate", "tokens", "seeds", "second minus first occurrence"),
+        *(*ARM, "second minus first occurrence"),
         *("without one head", "without another", "that head", "novel context", "without that head"),
         *("repeated context", "without that head"),
     )

@@ -25,6 +25,11 @@ def difference(estimate: Estimate) -> str:
     return f"{estimate.value:+.3f}{bounds(estimate, '{:+.3f}'.format)}"
 
 
+def millions(tokens: float) -> str:
+    """4.9M."""
+    return f"{tokens / 1e6:.1f}M"
+
+
 def steps(estimate: Estimate) -> str:
     """53, or how many seeds did not reach it."""
     return _missed(estimate) if estimate.missed else f"{estimate.value:,.0f}"

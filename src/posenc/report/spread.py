@@ -4,41 +4,55 @@ import math
 from collections.abc import Sequence
 
 from posenc.analysis.claim_map import Point, finite, off_plateau
-from posenc.analysis.results import Result
-from posenc.analysis.spread import by_seeds, pooled_sd, seeds_needed
+from posenc.analysis.results import BACKBONE, SEARCH, Result
+from posenc.analysis.spread import by_seeds, interval_of, pooled_sd, seeds_needed
+from posenc.report import formatting
 from posenc.report.tables import Table, markdown
+
+FEWEST = 5
+"""Degrees of freedom: with fewer, the 95 % interval of an SD spans a factor of 4 or more."""
 
 
 def spread(results: Sequence[Result]) -> list[str]:
-    """The SD of the final loss over seeds, pooled over settings, of each scheme with two budgets or more and of all."""
+    """The SD of the final loss over seeds, pooled over the arms and budgets of each scheme, and over all of them.
+
+    Only of the main model: elsewhere a loss is that of another tokenizer or objective.
+    """
+    runs = off_plateau(result for result in results if result.setting == BACKBONE or result.setting.startswith(SEARCH))
     rows = []
-    for pos in sorted({result.pos for result in results}):
-        runs = [result for result in results if result.pos == pos]
-        groups = by_seeds(off_plateau(runs))
-        if len({run.tokens for run in runs}) > 1 and pooled_sd(groups)[1]:
+    for pos in sorted({run.pos for run in runs}):
+        groups = by_seeds(run for run in runs if run.pos == pos)
+        if pooled_sd(groups)[1] >= FEWEST:
             rows.append([pos, *_pooled(groups), *_pooled(groups[:-1])])
     if not rows:
         return []
-    every = by_seeds(off_plateau(results))
+    every = by_seeds(runs)
     rows.append(["every scheme", *_pooled(every), *_pooled(every[:-1])])
     head = ("scheme", "SD, nats", "degrees of freedom", "seeds needed")
-    without = ("SD without the budget or setting that varies most", "degrees of freedom", "seeds needed")
+    without = ("SD without the arm and budget that vary most", "degrees of freedom", "seeds needed")
     return [
-        "SD of the final loss over seeds, pooled over the budgets and settings of a scheme, without runs on the bigram "
-        "model's plateau, and the number of seeds for which the 95 % interval of a mean is at most ± 0.01 nats:",
+        "SD of the final loss over seeds, pooled over the arms and budgets of a scheme, without runs on the bigram "
+        "model's plateau, and the number of seeds for which the 95 % interval of a mean is expected to be ± 0.01 nats. "
+        f"Schemes with fewer than {FEWEST} degrees of freedom count in the last row only:",
         markdown(Table("", (*head, *without), rows)),
     ]
 
 
 def spread_of_ratio(points: Sequence[Point]) -> list[str]:
-    """The SD of log N over seeds, pooled over budgets, in Markdown."""
-    sd, freedom = pooled_sd([[math.log(n) for n in point.by_seed.values()] for point in finite(points)])
+    """The SD of log N over seeds, pooled over budgets, and what follows from it, in Markdown."""
+    known = finite(points)
+    sd, freedom = pooled_sd([[math.log(n) for n in point.by_seed.values()] for point in known])
     if not freedom:
         return []
     needed = " and ".join(f"{seeds_needed(sd, math.log(1 + margin))} for ± {margin:.0%}" for margin in (0.01, 0.05))
+    intervals = []
+    for point in known:
+        low, high = interval_of(math.log(point.advantage.value), sd, freedom, len(point.by_seed))
+        intervals.append(f"{math.exp(low):.2f} to {math.exp(high):.2f} ({formatting.millions(point.tokens)})")
     return [
         f"SD of log N over seeds, pooled over the budgets of the fit: {sd:.3f} ({freedom} degrees of freedom). "
-        f"Seeds needed for a 95 % interval of N of at most a given width: {needed}."
+        f"With it, instead of the SD of each budget, the 95 % intervals of N are {', '.join(intervals)}. "
+        f"Seeds for which such an interval is expected to have a given half-width: {needed}."
     ]
 
 
