@@ -8,9 +8,11 @@ from dataclasses import replace
 from statistics import stdev
 
 import pytest
+from scipy import stats
 
-from posenc.analysis.claim_map import Point, advantage, backbone_of, levels_of_arm
+from posenc.analysis.claim_map import FAMILIES, Point, advantage, backbone_of, finite, levels_of_arm, trend
 from posenc.analysis.results import BlockRow, CopyingRow, RemovedHeadRow, Result
+from posenc.analysis.spread import interval_of, pooled_sd
 from posenc.analysis.study import Study
 from posenc.analysis.validation_error import Difference, differences
 from posenc.report import formatting
@@ -50,7 +52,8 @@ def test_every_ratio_with_an_interval_is_in_the_headline_and_the_documents(corpu
     assert stated
     for ratio, (low, high) in stated:
         assert re.search(
-            rf"{ratio.value:.2f} times fewer( tokens)? \((95 % interval )?{low:.2f} to {high:.2f}\)", README
+            rf"{ratio.value:.2f} times fewer( tokens)? \((95 % interval over three seeds: )?{low:.2f} to {high:.2f}\)",
+            README,
         )
         for page in RATIOS:
             assert formatting.interval(ratio, 2) in " ".join((ROOT / page).read_text().split()), page
@@ -62,6 +65,29 @@ def test_the_ratio_of_the_last_budget_that_rope_wins_is_in_the_headline():
     assert longest.advantage.value == 0
     assert point.advantage.seeds == 2
     assert f"on {point.tokens / 1e6:.1f}M with {point.advantage.value:.2f} (two seeds)" in README
+    sd, freedom = pooled_sd([[math.log(n) for n in one.by_seed.values()] for one in finite(points(CORPUS))])
+    low, high = map(math.exp, interval_of(math.log(point.advantage.value), sd, freedom, 2))
+    assert f"{point.advantage.value:.2f} ({low:.2f}–{high:.2f} if the SD over seeds is pooled" in RESULTS
+
+
+def test_that_the_ratio_has_no_trend_is_stated():
+    fitted = trend(points(CORPUS))
+    assert fitted is not None
+    assert fitted.slope.interval is not None
+    low, high = fitted.slope.interval
+    stated = f"has a slope of {fitted.slope.value:.2f} ({low:.2f} to {high:.2f}, 3 seeds), but does not fit"
+    assert f"{stated} (F test against a mean for each budget, p = {fitted.lack_of_fit:.3f})" in RESULTS
+
+
+def test_which_relative_schemes_differ_from_rope_is_corrected_for_their_number():
+    runs = [run for run in found(CORPUS)[0] if run.tokens == 4_915_200 and run.pos not in FAMILIES]
+    losses = {pos: [run.val_loss for run in runs if run.pos == pos] for pos in {run.pos for run in runs}}
+    rope = losses.pop("rope")
+    p = {pos: stats.ttest_rel(of_scheme, rope).pvalue for pos, of_scheme in losses.items()}
+    two = f"ALiBi ends above RoPE (p = {2 * p['alibi']:.3f}), and T5 is not distinguishable from it (p = {2 * p['t5']:.3f})"
+    assert two in RESULTS
+    assert f"Of all {len(p)} other relative schemes" in RESULTS
+    assert [pos for pos, value in p.items() if len(p) * value < 0.05] == ["rope_bounded"]
 
 
 def paired() -> Sequence[Difference]:
@@ -104,6 +130,8 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     levels = levels_of_arm(found(CORPUS)[0], "rope", "sinusoidal")
     ratios = [level.ratio for level in levels]
     assert [ratio.seeds for ratio in ratios] == [3, 3, 3, 3, 2, 2, 2]
+    *others, last = (f"{ratio.value:.2f}" for ratio in ratios[2:])
+    assert f"the sinusoid needs [{', '.join(others)} and {last}](" in README
     cells = [formatting.interval(ratio, 2) if ratio.interval else f"{ratio.value:.2f} (2 seeds)" for ratio in ratios]
     assert f"the sinusoid's, times as many | {' | '.join(cells)} |" in RESULTS
     backbone, alternatives = found(CORPUS)
@@ -117,7 +145,8 @@ def test_what_is_copied_and_the_lead_without_the_context_are_stated():
     of = {(row.pos, row.lr, row.seed): row for row in rows}
     sinusoids = [of["sinusoidal", 0.0042, seed] for seed in (0, 1)]
     ropes = [of["rope", 0.003, seed] for seed in (0, 1)]
-    assert f"is {listed((row.first - row.second for row in sinusoids), 2)} nats lower than at its first" in README
+    gains = listed((row.first - row.second for row in sinusoids), 2)
+    assert f"a second time within the window is {gains} nats lower than at its first occurrence" in README
     rotated = [f"{row.first - row.second:.2f}" for row in rows if row.pos == "rope"]
     assert set(rotated) == {"0.01"}
     assert f"RoPE's 0.01 ({len(rotated)} runs)" in README

@@ -50,7 +50,8 @@ def spread_of_ratio(points: Sequence[Point]) -> list[str]:
         low, high = interval_of(math.log(point.advantage.value), sd, freedom, len(point.by_seed))
         intervals.append(f"{math.exp(low):.2f} to {math.exp(high):.2f} ({formatting.millions(point.tokens)})")
     return [
-        f"SD of log N over seeds, pooled over the budgets of the fit: {sd:.3f} ({freedom} degrees of freedom). "
+        "SD of log N over seeds, pooled over the budgets where every seed has an N: "
+        f"{sd:.3f} ({freedom} degrees of freedom). "
         f"With it, instead of the SD of each budget, the 95 % intervals of N are {', '.join(intervals)}. "
         f"Seeds for which such an interval is expected to have a given half-width: {needed}."
     ]
