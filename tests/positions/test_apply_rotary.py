@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary, reference
+from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary, rotate_planes
 
 layouts = st.sampled_from(sorted(LAYOUTS))
 
@@ -19,7 +19,7 @@ def example(length: int, size: int, rotated: int, dtype: torch.dtype) -> tuple[t
 
 def plainly(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: Layout) -> torch.Tensor:
     rotated = 2 * cos.shape[-1]
-    return torch.cat([reference(x[..., :rotated], cos, sin, layout), x[..., rotated:]], dim=-1)
+    return torch.cat([rotate_planes(x[..., :rotated], cos, sin, layout), x[..., rotated:]], dim=-1)
 
 
 @given(layouts, st.integers(1, 70), st.integers(1, 8), st.integers(0, 4))

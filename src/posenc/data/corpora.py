@@ -73,7 +73,7 @@ class _Cut:
         raise NotImplementedError
 
     @functools.cached_property
-    def survey(self) -> "Survey":
+    def survey(self) -> Survey:
         """Reads the whole text; cached."""
         checksum, size = hashlib.sha256(), 0
         marks = {END: 0, b"\n": 0, b" ": 0}
@@ -247,7 +247,7 @@ class HubHeldOut(Hub):
 
     Args:
         held_out: number of documents in the validation split, and in the test split.
-        limit: maximum bytes of training text; None for all.
+        limit: bytes of training text, rounded up to the end of a document; None for all.
     """
 
     held_out: PositiveInt = 4000

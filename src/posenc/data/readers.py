@@ -210,7 +210,7 @@ def _json_text(line: bytes, field: str, where: str) -> str:
 
 
 def _read_parquet(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
-    with needed_for(f"{file.name}"):
+    with needed_for(file.name):
         import pyarrow
         import pyarrow.parquet
 

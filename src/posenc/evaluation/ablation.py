@@ -17,6 +17,7 @@ from posenc.interventions import OffsetMask
 from posenc.model.attention import Attention
 
 OFFSETS = (1, 2, 3, 17)
+"""Distances from the query back to the key; 17 is a control, beyond the previous tokens."""
 
 WINDOWS = 64
 """The number of validation windows without each head: few, since there are many heads."""

@@ -25,15 +25,15 @@ SHORTEST = 16
 
 @dataclass(frozen=True)
 class Copying:
-    """Losses in nats per token, on the validation windows.
+    """Losses in nats per token, on the validation split.
 
     Attributes:
-        first, second: on the same text, read for the first and for the second time in a window. The windows are the
-            first halves of the validation windows, each twice; the second half of either reading counts, so that both
+        first, second: on the same text, read for the first and for the second time in a window. The texts are half a
+            window long, evenly spaced over the validation split; the second half of either reading counts, so that both
             have some context.
-        new, seen: on the validation windows themselves, for targets whose ORDER preceding tokens have not occurred
-            before in the window, and for those whose have.
-        share: of the latter among all targets.
+        new, seen: on the validation windows, for targets whose ORDER preceding tokens have not occurred before in the
+            window, and for the others.
+        share: that of `seen` among all targets.
         own, foreign: on the targets in the last quarter of the validation windows, as they are, and with all but the
             last eighth of a window before that quarter replaced by the text of a window half of the split away.
     """

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from posenc.errors import UserError
 from posenc.evaluation.load import Trained
-from posenc.positions import permute_layout
+from posenc.positions import Learned, PositionScheme, Rotary, Sinusoidal, permute_layout
 
 Weights = dict[str, Tensor]
 
-POSITIONS = {"PositionScheme": "none", "Learned": "learned", "Sinusoidal": "sinusoidal", "Rotary": "rope"}
+POSITIONS = {PositionScheme: "none", Learned: "learned", Sinusoidal: "sinusoidal", Rotary: "rope"}
 """Classes of position schemes, and their choice of `pos`."""
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "swiglu": "silu"}
@@ -37,7 +37,7 @@ class Architecture:
 
 @torch.no_grad()
 def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
-    """Config.json and weights of a run's model, in an architecture with the same logits.
+    """The config.json and the weights of a run's model, in an architecture with the same logits.
 
     Raises:
         UserError: if there is none; the message says what each architecture would need.
@@ -63,7 +63,7 @@ def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
 def _features(trained: Trained) -> dict[str, Any]:
     """The properties that determine the architecture, by key."""
     scheme, config = trained.model.scheme, trained.config
-    pos = POSITIONS.get(type(scheme).__name__, type(scheme).__name__)
+    pos = POSITIONS.get(type(scheme), type(scheme).__name__)
     head_dim = config["model"]["width"] // config["model"]["heads"]
     full = getattr(scheme, "rotated", head_dim) == head_dim
     return {

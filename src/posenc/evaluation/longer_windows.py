@@ -43,7 +43,7 @@ def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
 
 
 def own_validation_loss(trained: Trained, tokens: Tokens) -> float:
-    """The loss on the run's own validation windows, in nats per token."""
+    """The loss of a causal model on its run's own validation windows, in nats per token."""
     ahead = trained.objective.lookahead
     windows = validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + ahead)
     return float(_by_position(trained, windows)[0].mean())
@@ -74,7 +74,7 @@ def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
 
 @torch.no_grad()
 def token_losses(trained: Trained, windows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """windows (N, T + lookahead) -> nats (B, T), float64, and targets (B, T) of each batch, on the CPU."""
+    """windows (N, T + lookahead) -> nats (B, T), float64, and targets (B, T) of each batch, on the CPU. Causal only."""
     trained.model.eval()
     device = next(trained.model.parameters()).device
     for batch in windows.split(max(1, TOKENS_PER_BATCH // windows.shape[1])):

@@ -1,4 +1,4 @@
-"""A scheme that wraps another and delegates every hook to it, unless an intervention overrides the hook."""
+"""A scheme that wraps another and delegates to it, unless an intervention overrides the hook."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,9 @@ from posenc.positions.base import LayerScheme, PositionScheme
 
 
 class Intervention(PositionScheme):
-    """Delegates every hook. Subclasses override `embed`, `rotate_around` or `bias_around`.
+    """Delegates the hooks of the model; those of attention through `layer`, never on the intervention itself.
+
+    Subclasses override `embed`, `encoding`, `layer`, `rotate_around` or `bias_around`.
 
     Args:
         scheme: the wrapped scheme, possibly another intervention.
@@ -37,13 +39,13 @@ class Intervention(PositionScheme):
     def initialise(self, generator: torch.Generator | None = None) -> None:
         self.scheme.initialise(generator)
 
-    def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """As `PositionScheme.rotate`, in a layer whose wrapped scheme is `within`."""
-        return within.rotate(q, k, positions)
+    def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """As `PositionScheme.rotate`, in a layer whose wrapped scheme is `inner`."""
+        return inner.rotate(q, k, positions)
 
-    def bias_around(self, within: LayerScheme, positions: Tensor) -> Tensor | None:
-        """As `PositionScheme.bias`, in a layer whose wrapped scheme is `within`."""
-        return within.bias(positions)
+    def bias_around(self, inner: LayerScheme, positions: Tensor) -> Tensor | None:
+        """As `PositionScheme.bias`, in a layer whose wrapped scheme is `inner`."""
+        return inner.bias(positions)
 
 
 @dataclass(frozen=True)
@@ -51,19 +53,19 @@ class InLayer:
     """An intervention in one layer; equal to that in another layer with the same wrapped scheme."""
 
     intervention: Intervention
-    within: LayerScheme
+    inner: LayerScheme
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        return self.within.parameters()
+        return self.inner.parameters()
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.intervention.rotate_around(self.within, q, k, positions)
+        return self.intervention.rotate_around(self.inner, q, k, positions)
 
     def bias(self, positions: Tensor) -> Tensor | None:
-        return self.intervention.bias_around(self.within, positions)
+        return self.intervention.bias_around(self.inner, positions)
 
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor | None:
-        return self.within.content_bias(x, q, k, positions)
+        return self.inner.content_bias(x, q, k, positions)
 
 
 def nothing(scheme: PositionScheme) -> PositionScheme:

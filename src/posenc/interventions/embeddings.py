@@ -10,7 +10,7 @@ from posenc.positions.base import PositionScheme
 
 
 class Smear(Intervention):
-    """Token shift: adds to each embedding a share of the previous one (as in RWKV, Peng et al. 2023, section 3).
+    """Token shift: adds to each embedding a share of the previous one (modded-nanogpt's smear, without its gate).
 
     The previous token is available without attention.
 

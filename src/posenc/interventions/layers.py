@@ -42,9 +42,11 @@ class OnlyLayers(Intervention):
 
 
 class KeyShift(Intervention):
-    """Key offset: the last channels of every key come from the previous token (modded-nanogpt's partial key offset).
+    """Key offset: the last channels of every key come from the previous token.
 
-    Keys are shifted before a rotary scheme rotates them, so that only their content is shifted, not their position.
+    This is modded-nanogpt's partial key offset where these channels are not rotated. Rotated ones are shifted before
+    the rotation, so that only their content is; in layout `half` they are the second channels of planes whose first
+    ones are not shifted.
 
     Args:
         fraction: fraction of the channels that is shifted.
@@ -56,10 +58,10 @@ class KeyShift(Intervention):
         super().__init__(scheme)
         self.fraction = fraction
 
-    def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         kept = k.shape[-1] - max(1, round(self.fraction * k.shape[-1]))
         shifted = F.pad(k[..., kept:], (0, 0, 1, 0))[..., :-1, :]  # zeros for the first token
-        return within.rotate(q, torch.cat([k[..., :kept], shifted], dim=-1), positions)
+        return inner.rotate(q, torch.cat([k[..., :kept], shifted], dim=-1), positions)
 
 
 class EncodingInQK(Intervention):
@@ -68,7 +70,7 @@ class EncodingInQK(Intervention):
     Args:
         head_dim: Dh, even.
         scale: amplitude.
-        base: the longest wavelength is 2 pi base.
+        base: the longest wavelength is 2 pi base^(1 - 2/Dh).
     """
 
     rotates = False
@@ -77,6 +79,6 @@ class EncodingInQK(Intervention):
         super().__init__(scheme)
         self.added = Sinusoidal(head_dim, base, scale)
 
-    def rotate_around(self, within: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         encoding = self.added.encoding(positions).to(q.dtype)
-        return within.rotate(q + encoding, k + encoding, positions)
+        return inner.rotate(q + encoding, k + encoding, positions)

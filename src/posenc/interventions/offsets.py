@@ -47,12 +47,12 @@ class _AtOffsets(Intervention):
     def layer(self, index: int) -> LayerScheme:
         return super().layer(index) if self.in_layers is None or index in self.in_layers else self.scheme.layer(index)
 
-    def bias_around(self, within: LayerScheme, positions: Tensor) -> Tensor:
+    def bias_around(self, inner: LayerScheme, positions: Tensor) -> Tensor:
         offset = relative_positions(positions)
         at_offsets = torch.stack([offset == target for target in self.offsets]).any(0)  # (T, T), query by key
         heads = torch.arange(self.heads, device=positions.device) < self.in_heads
         added = torch.where(at_offsets & heads[:, None, None] & self.active, self.strength, 0.0)
-        bias = within.bias(positions)
+        bias = inner.bias(positions)
         return added if bias is None else bias + added
 
 

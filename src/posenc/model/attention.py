@@ -136,7 +136,10 @@ def _rotated(q: Tensor, k: Tensor, context: PositionContext) -> tuple[Tensor, Te
 
 def mask_future(bias: Tensor, causal: bool) -> Tensor:
     """A bias (.., T, T), with the causal mask applied if `causal`."""
-    return bias.masked_fill(torch.ones_like(bias, dtype=torch.bool).triu(1), -torch.inf) if causal else bias
+    if not causal:
+        return bias
+    future = torch.ones(bias.shape[-2:], dtype=torch.bool, device=bias.device).triu(1)
+    return bias.masked_fill(future, -torch.inf)
 
 
 def repeat_kv(k: Tensor, q: Tensor) -> Tensor:

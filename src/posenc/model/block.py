@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch.nn.functional as F
@@ -13,24 +14,17 @@ from posenc.model.attention import Attention, AttentionOp, PositionContext
 
 
 class FeedForward(nn.Module):
-    """D -> F -> D with GELU in between."""
+    """D -> F -> D with GELU in between, or its tanh approximation (Hendrycks and Gimpel 2016, section 2)."""
 
-    approximate = "none"
-
-    def __init__(self, width: int, d_ff: int, bias: bool) -> None:
+    def __init__(self, width: int, d_ff: int, bias: bool, approximate: Literal["none", "tanh"] = "none") -> None:
         super().__init__()
+        self.approximate = approximate
         self.up = nn.Linear(width, d_ff, bias=bias)
         self.down = nn.Linear(d_ff, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         return self.down(F.gelu(self.up(x), approximate=self.approximate))
-
-
-class TanhFeedForward(FeedForward):
-    """With the tanh approximation of GELU, as in GPT-2 (Hendrycks and Gimpel 2016, section 2)."""
-
-    approximate = "tanh"
 
 
 class GatedFeedForward(nn.Module):
@@ -47,8 +41,11 @@ class GatedFeedForward(nn.Module):
         return self.down(F.silu(gate) * value)
 
 
-FEED_FORWARD = {"gelu": FeedForward, "gelu_tanh": TanhFeedForward, "swiglu": GatedFeedForward}
-
+FEED_FORWARD: Mapping[str, Callable[[int, int, bool], nn.Module]] = {
+    "gelu": FeedForward,
+    "gelu_tanh": partial(FeedForward, approximate="tanh"),
+    "swiglu": GatedFeedForward,
+}
 
 NORMS: Mapping[str, Callable[[int, bool], nn.Module]] = {
     "layer": lambda width, bias: nn.LayerNorm(width, bias=bias),

@@ -18,6 +18,9 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     A block of queries is multiplied only with the keys up to its end, which saves nearly half of the work. The backward
     pass is written by hand, since autograd would pad each block's gradient with zeros to full length. It cannot be
     differentiated twice. torch.compile treats it as an opaque op, and fuses around it.
+
+    The gradients of k and v are summed over blocks in the dtype of the input: in bfloat16, at a length of 1,024, their
+    relative error is 0.008, where unfused attention has 0.005.
     """
     return _forward(*(x.flatten(0, -3) for x in (q, k, v)), scale)[0].unflatten(0, q.shape[:-2])
 

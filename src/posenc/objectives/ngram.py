@@ -17,7 +17,7 @@ KEY_BITS = 64
 """Bits into which an n-gram is packed."""
 
 MIN_BIGRAM_TOKENS, MAX_BIGRAM_TOKENS = 4_000_000, 2**26
-"""Training tokens used for the bigram model of a run, as far as there are: enough for bytes, and seconds of work."""
+"""The fewest and the most training tokens on which a run's bigram model is counted; all if there are fewer."""
 
 MIN_TOKENS_PER_PAIR = 20
 """Training tokens required per possible bigram, so that the counts are not too sparse."""

@@ -11,7 +11,7 @@ from posenc.positions.tables import AngleTable, frequencies
 
 Scale = float | Literal["matched", "learned"]
 """The size of the encoding; "matched" gives it the RMS of the token embeddings. "learned" is one trained scalar,
-initialised to 1/sqrt(D): scaled sinusoidal (Geiping and Goldstein 2023, section 4.2)."""
+initialised to 1/sqrt(D): scaled sinusoidal (Hua et al. 2022; Geiping and Goldstein 2023, section 4.2)."""
 
 
 def _amplitude(scale: Scale, matched: float, width: int) -> float | nn.Parameter:
@@ -35,7 +35,7 @@ class Sinusoidal(PositionScheme):
 
     Args:
         width: D, even.
-        base: the longest wavelength is 2 pi base.
+        base: the longest wavelength is 2 pi base^(1 - 2/D).
         scale: amplitude; "matched" is sqrt(2) * 0.02, which has the RMS of the embeddings; "learned" is trained,
             initialised to 1/sqrt(D).
         tokens: multiplier of the token embeddings; "sqrt_width" is sqrt(D), as in section 3.4.

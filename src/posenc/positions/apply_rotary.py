@@ -46,7 +46,7 @@ class Planes(NamedTuple):
     Attributes:
         split: x (.., d) -> the first and the second channel of every plane, (.., d/2) each.
         join: the inverse of split.
-        fused: `reference` for contiguous x (.., T, d), with as few passes over memory as torch's operations allow.
+        fused: `rotate_planes` for contiguous x (.., T, d), with as few passes over memory as torch's operations allow.
     """
 
     split: Callable[[Tensor], Pairs]
@@ -84,12 +84,12 @@ def _applied(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """`apply_rotary` without regard to the order in memory."""
     if torch.compiler.is_compiling():  # the compiler fuses the formula into one pass over memory
         rotated = 2 * cos.shape[-1]
-        first = reference(x[..., :rotated], cos, sin, layout).to(x.dtype)
+        first = rotate_planes(x[..., :rotated], cos, sin, layout).to(x.dtype)
         return first if rotated == x.shape[-1] else torch.cat([first, x[..., rotated:]], dim=-1)
     return ApplyRotary.apply(x, cos, sin, layout)
 
 
-def reference(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+def rotate_planes(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """Each plane of x (.., T, d) rotated, with cos and sin (T, d/2) (Su et al. 2021, section 3.4.2, equation 34)."""
     planes = LAYOUTS[layout]
     first, second = planes.split(x)

@@ -23,11 +23,11 @@ class LayerScheme(Protocol):
 
 
 class PositionScheme(nn.Module):
-    """No positions; every other scheme overrides one of the hooks `encoding`, `rotate`, `bias`, `content_bias`.
+    """No positions; others override one of the hooks `encoding` (or `embed`), `rotate`, `bias` and `content_bias`.
 
-    A scheme that differs by layer overrides `layer`; one that wraps another delegates every hook to it.
+    A scheme that differs by layer overrides `layer`, and one that wraps another delegates to it.
 
-    `positions` is always a (T,) integer tensor, so shifted, gapped and large positions are ordinary inputs.
+    `positions` is a (T,) tensor of integers from 0 on, shifted or gapped as you like; tables of angles end at 2^20.
 
     Attributes:
         max_length: the maximum sequence length, None if there is no limit.
@@ -49,7 +49,7 @@ class PositionScheme(nn.Module):
         return None
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """Add positions to queries and keys, each (B, H, T, Dh), in every layer -> the same shapes.
+        """Apply positions to queries and keys, each (B, H, T, Dh), in every layer -> the same shapes.
 
         The result may have more channels; logits are still divided by sqrt(Dh).
         """

@@ -73,9 +73,9 @@ def bucket(distance: int, buckets: int, longest: int) -> int:
 class T5(PositionScheme):
     """A trained scalar per head and distance bucket, shared by all layers (Raffel et al. 2020, section 2.1).
 
-    T5 adds the scalars to logits that are not divided by sqrt(Dh); here the logits are, so the scalars are
-    multiplied by sqrt(Dh). Otherwise a short training at the learning rate of the other weights could hardly change
-    them. They are initialised like the model's other weights (std 0.02; T5's own code has 1/sqrt(D)).
+    The scalars are multiplied by sqrt(Dh), as in GPT-NeoX and x-transformers, not in T5. Under AdamW this multiplies
+    their learning rate by sqrt(Dh): at that of the other weights a short training could hardly change them. They are
+    initialised like the model's other weights (std 0.02; T5's own code has 1/sqrt(D)).
 
     Args:
         heads: H.
@@ -130,9 +130,9 @@ class T5(PositionScheme):
 class Kerple(PositionScheme):
     """A bias that decreases with log distance, at two trained rates per head (Chi et al. 2022).
 
-    bias_ij = -r1 log(1 + r2 |i - j|), their KERPLE-log. r1 and r2 are initialised uniformly in (0, 2) and (0, 1) and
-    clamped to at least 0.01, as in the authors' code; the clamp passes the gradient through, so that a rate below can
-    rise again. All layers share them.
+    bias_ij = -r1 log(1 + r2 |i - j|), their KERPLE-log. r1 and r2 are initialised uniformly in (0, 2) and (0, 1), and
+    clamped to at least 0.01. The clamp passes the gradient through, and a rate below 0.01 must rise as far as it fell;
+    the authors' code overwrites such a rate by 0.01 instead. All layers share the rates.
 
     Args:
         heads: H.
@@ -161,7 +161,7 @@ class Fire(PositionScheme):
     """FIRE: a trained function of the relative distance, normalised by the query's position (Li et al. 2023).
 
     bias_ij = f(psi(i - j) / psi(max(L, i))) with psi(x) = log(1 + c x), and f a network with one ReLU hidden layer
-    and one output per head. c, the threshold L and f are trained, and shared by all layers. Below L the bias
+    and one output per head. c, the threshold L and f are trained, and shared by all layers (FIRE-S). Below L the bias
     depends on the offset alone; above, distances are normalised to [0, 1] at any length.
 
     Args:

@@ -15,7 +15,8 @@ class Polar(PositionScheme):
     sum_c softplus(q_c) softplus(k_c) cos((m - n) theta_c - delta_hc), with theta_c = base^(-c/Dh).
 
     In RoPE the angle between q and k within a plane depends on both content and offset; here content has no effect on
-    the angle. The angles delta are trained, initialised to 0, and shared by all layers. Logits are divided by sqrt(Dh),
+    the angle. The angles delta are trained, initialised to 0, unbounded, and
+    shared by all layers. Logits are divided by sqrt(Dh),
     as in RoPE, although there are twice as many channels.
 
     Args:

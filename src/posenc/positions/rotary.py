@@ -18,7 +18,7 @@ LONGEST = 2**17
 
 
 class Rotary(PositionScheme):
-    """Rotate each plane of q and k by m theta_i, so that q.k depends on the offset alone (section 3.2, equation 34).
+    """Rotate each plane of q and k by m theta_i, so that q.k depends on the offset alone (section 3.2.2, equation 16).
 
     Subclasses take the same arguments and raise the same errors, besides their own.
 
@@ -32,10 +32,6 @@ class Rotary(PositionScheme):
         ValueError: if the rotated channels are not an even number between 2 and Dh, the layout is unknown, or the
             base is not positive.
     """
-
-    angle_table: type[AngleTable] | type[TrainedAngles] = AngleTable
-    """The module that computes the angles m theta_i of positions m, for theta (n,), float64, one per plane."""
-    angles: AngleTable | TrainedAngles
 
     def __init__(
         self,
@@ -56,7 +52,7 @@ class Rotary(PositionScheme):
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout} must be one of {', '.join(LAYOUTS)}")
         self.layout = layout
-        self.angles = self.angle_table(frequencies(self.rotated, base))
+        self.angles: AngleTable | TrainedAngles = AngleTable(frequencies(self.rotated, base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
@@ -67,8 +63,8 @@ class Rotary(PositionScheme):
 class Bounded(Rotary):
     """Rotary angles that stay below pi for all offsets in the longest sequence (He and Xu 2023).
 
-    Tokens farther apart should influence each other less, but with theta_0 = 1 the angle, 6 at distance 6, is 0.72
-    past a full turn at distance 7. So they scale the angles by the longest length n. Their exact formula is not
+    Tokens farther apart should influence each other less, but with theta_0 = 1 the fastest plane completes a turn
+    between distances 6 and 7. So they scale the angles by the longest length n. Their exact formula is not
     available to us: theta_i = (pi / n) base^(-2i/d) is our interpretation, the simplest with this property. Positions
     beyond n are possible; their offsets exceed pi.
 
@@ -123,7 +119,15 @@ class TrainedFrequencies(Rotary):
     step changes fast and slow frequencies by the same factor. Angles are in float64, which MPS lacks.
     """
 
-    angle_table = TrainedAngles
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        fraction: float = 1.0,
+    ) -> None:
+        super().__init__(head_dim, base, layout, fraction)
+        self.angles = TrainedAngles(frequencies(self.rotated, base))
 
     def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
         for weight in self.angles.parameters():
