@@ -27,7 +27,7 @@ from posenc.sweeps.callback import progress, record_failure, unfinished_run
 BasicLauncher: Any = basic_launcher()
 
 
-class Choice(SearchPathPlugin):
+class RegisterJoblib(SearchPathPlugin):
     """Registers hydra/launcher=joblib after all packages, so that it replaces another launcher of that name."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: ARG002

@@ -15,6 +15,7 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from posenc.config.compose import register_resolvers
+from posenc.distributed import adopt_srun
 from posenc.errors import Stopped, UserError, first_line
 from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
@@ -86,6 +87,7 @@ class Slurm(SlurmLauncher):
         """Train one run inside its job."""
         from submitit import JobEnvironment
 
+        adopt_srun()  # before torch is imported
         register_resolvers()
         environment = JobEnvironment()
         # One file per job, since concurrent appends from several machines may be lost.

@@ -25,8 +25,9 @@ from posenc.sweeps.callback import RUNS
 class BestAgainstBest(Sweeper):
     """A grid search for each scheme with a separate seed, then the best setting of each scheme with new seeds.
 
-    Keys of the grid that a scheme does not have, such as pos.scale for RoPE, are ignored for it. The trials are in
-    `search/` inside the sweep's folder, their results in `search.json`.
+    Keys of the grid that a scheme does not have, such as pos.scale for RoPE, are ignored for it, and one that is given
+    on the command line is not searched. The trials are in `search/` inside the sweep's folder, their results in
+    `search.json`.
 
     Args:
         grid: the values to try, by dotted key.
@@ -102,9 +103,7 @@ class BestAgainstBest(Sweeper):
         schemes, seeds = values_of(given.pop("pos")), values_of(given.pop("seed"))
         if swept := [key for key, override in given.items() if override.is_sweep_override()]:
             raise UserError(f"{swept[0]} cannot be swept here: experiment=tuned compares pos over seed")
-        if fixed_and_searched := sorted(given.keys() & self.grid.keys()):
-            key = fixed_and_searched[0]
-            raise UserError(f"{key} is searched over here: to fix it, set hydra.sweeper.grid without it")
+        self.grid = {key: tried for key, tried in self.grid.items() if key not in given}
         if str(self.search_seed) in seeds:
             raise UserError(f"seed={self.search_seed} is used by the search: use other seeds, or set search_seed")
         fixed = [override.input_line or "" for override in given.values()]

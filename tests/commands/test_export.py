@@ -12,7 +12,7 @@ from posenc.commands.export import export, main
 from posenc.config.instantiate import build, build_model
 from posenc.errors import RunError, UserError
 from posenc.evaluation.huggingface import convert
-from posenc.evaluation.load import Trained, newest
+from posenc.evaluation.load import Trained, newest_run
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
 from posenc.training.checkpoint_io import CheckpointIO
@@ -147,7 +147,7 @@ def test_the_names_of_runs_cannot_command_the_terminal(tmp_path, capsys):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").touch()
     os.utime(tmp_path / "a" / "config.yaml", (0, 0))
-    newest([tmp_path / "a", tmp_path / "\x1b[2Jb"])
+    newest_run([tmp_path / "a", tmp_path / "\x1b[2Jb"])
     assert capsys.readouterr().err == f"Using the newest of 2 runs: {tmp_path}/ [2Jb\n"
 
 

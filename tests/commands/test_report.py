@@ -152,6 +152,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
         "model.layers=1", "model.width=16", "model.heads=2",
         "hydra.sweeper.grid={optim.lr: [0.004, 0.008], pos.scale: [0.01, matched]}",
         "+hydra.sweeper.grid={optim.betas: [[0.9, 0.95]], fork_from: [null]}",
+        "+hydra.sweeper.grid={optim.weight_decay: [0.1, 0.2]}", "optim.weight_decay=0.3",  # given, so not searched
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
     folder = tmp_path / "jos\xe9 (1)" / "kjv_tuned"
@@ -166,6 +167,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
     assert {(run.scheme, run.seed) for run in compared} == {(s, n) for s in ("none", "sinusoidal") for n in (0, 1)}
     for run in compared:
         assert run.setting["optim.lr"] == best[run.scheme]["optim.lr"]
+        assert run.setting["optim.weight_decay"] == 0.3
     said = (folder / "report.html").read_text()
     assert "each scheme with its best optim.lr and optim.betas and fork_from and pos.scale" in said
     assert "Hyperparameter search" in said

@@ -307,7 +307,7 @@ WRONG_SWEEPS = [
     train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[]}", "must list one or more values for each key"),
     train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[inf]}", "cannot have inf for optim.lr: only numbers"),
     train("-m hydra/sweeper=best_against_best +hydra.sweeper.grid={seed:[1]}", "grid={'seed': [1]} cannot vary seed"),
-    train("-m experiment=tuned pos=rope seed=0 optim.lr=0.5", "optim.lr is searched over here"),
+    train("-m hydra.sweeper.params.seed=8", "hydra.sweeper.params.seed cannot be set: sweep with -m seed=..."),
     train("-m experiment=tuned pos=rope +hydra.sweeper.grid={optim.rl:[1]}", "optim.rl is not a key with any pos"),
     train("-m seed=range(0,200) context=range(4,200)", "these are 39,200 runs: a sweep has at most 10,000"),
     train("-m pos=glob(*)", "pos=glob(*) cannot be swept: list the values"),

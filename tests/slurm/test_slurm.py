@@ -1,5 +1,6 @@
 """Sweeps on a real SLURM of one node: what is signalled, preempted or killed there ends as if nothing had happened."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -140,6 +141,14 @@ def test_ctrl_c_leaves_the_jobs_in_the_queue_and_says_how_to_cancel_them(cluster
     assert f"the jobs continue: {' '.join(jobs)}; cancel them with: scancel {' '.join(jobs)}" in errors
     assert set(jobs) <= set(cluster.tell("squeue", "--noheader", "--array", "--format=%i").split())
     cluster.tell("scancel", *jobs)
+
+
+def test_the_tasks_of_a_job_are_the_ranks_of_its_run(cluster):
+    sweep = cluster.sweep("ranks", "pos=rope", *ON_SLURM, "trainer=ddp", "hydra.launcher.tasks_per_node=2")
+    _, errors = sweep.communicate()
+    assert (sweep.returncode, errors) == (0, "")
+    summary = only(cluster.folder / "ranks" / "rope", "*/summary.json")
+    assert json.loads(summary.read_text())["devices"] == 2
 
 
 def test_what_slurm_does_not_take_is_one_sentence(cluster):

@@ -1,5 +1,8 @@
 """The end of a sweep: what failed is told, stored without secrets, and never lost."""
 
+import os
+from pathlib import Path
+
 import pytest
 from omegaconf import OmegaConf
 
@@ -8,13 +11,62 @@ from posenc.sweeps.callback import Comparison, record_failure, unfinished_run
 from tests.conftest import composed
 
 
+def sweep(folder, monkeypatch):
+    """Start a sweep in this process; returns how to end it, and the file of its jobs' failures."""
+    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(folder)}, "sweeper": {}, "overrides": {"task": []}}})
+    callback = Comparison()
+    callback.on_multirun_start(config)
+    own = Path(os.environ["POSENC_FAILED_JOBS"])
+
+    def end():
+        monkeypatch.setenv("POSENC_FAILED_JOBS", str(own))
+        with pytest.raises(SystemExit) as ended:
+            callback.on_multirun_end(config)
+        return ended.value.code
+
+    return end, own
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("POSENC_FAILED_JOBS", "POSENC_SWEEP_JOBS"):
+        monkeypatch.setenv(name, "")
+
+
 @pytest.mark.parametrize("content", [b"\xff", b'{"job": "seed=1", "error": "it failed"}\n'])
-def test_a_sweep_with_failed_jobs_exits_with_1_also_if_their_file_cannot_be_read(content, tmp_path, capsys):
-    (tmp_path / FAILED_JOBS).write_bytes(content)
-    with pytest.raises(SystemExit) as ended:
-        Comparison().on_multirun_end(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}}))
-    assert ended.value.code == 1
-    assert ("cannot be read" if content == b"\xff" else "failed: seed=1: it failed\n") in capsys.readouterr().err
+def test_a_sweep_with_failed_jobs_exits_with_1_also_if_their_file_cannot_be_read(
+    content, tmp_path, capsys, monkeypatch
+):
+    end, own = sweep(tmp_path, monkeypatch)
+    own.write_bytes(content)
+    assert end() == 1
+    damaged = "failed: a job: its line in failed_jobs.jsonl is damaged\n"
+    assert (damaged if content == b"\xff" else "failed: seed=1: it failed\n") in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == [FAILED_JOBS]
+
+
+def test_of_two_sweeps_at_once_in_a_folder_each_tells_its_own_failures_and_none_is_lost(tmp_path, capsys, monkeypatch):
+    ends = []
+    for job in ("seed=1", "seed=2"):
+        end, _ = sweep(tmp_path, monkeypatch)
+        record_failure(job, "it failed")
+        ends.append(end)
+    capsys.readouterr()
+    for end, own, other in zip(ends, ("seed=1", "seed=2"), ("seed=2", "seed=1"), strict=True):
+        assert end() == 1
+        told = capsys.readouterr().err
+        assert f"failed: {own}: it failed" in told
+        assert f"failed: {other}" not in told
+    assert [failure["job"] for failure in failed_jobs(tmp_path)] == ["seed=1", "seed=2"]
+    end, _ = sweep(tmp_path, monkeypatch)
+    end()
+    assert failed_jobs(tmp_path) == []  # these jobs have been tried again
+
+
+def test_a_sweep_that_is_refused_keeps_the_failures_of_the_last_one(tmp_path, monkeypatch):
+    (tmp_path / FAILED_JOBS).write_text('{"job": "seed=1", "error": "it failed"}\n')
+    sweep(tmp_path, monkeypatch)
+    assert [failure["job"] for failure in failed_jobs(tmp_path)] == ["seed=1"]
 
 
 def test_a_failure_is_told_and_stored_in_one_line_without_secrets(tmp_path, capsys, monkeypatch):

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from posenc.commands.sample import RUN
 from posenc.config.command_line import Arguments
 from posenc.errors import UserError, needed_for, printable
-from posenc.evaluation.load import load, newest
+from posenc.evaluation.load import load, newest_run
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--to", choices=["hf"], default="hf", help="hf: config.json, model.safetensors, tokenizer.json")
     parser.add_argument("--out", type=Path, help="output folder; default: hf in the run directory")
     with parser.parsed(arguments) as given:
-        run = newest(given.run)
+        run = newest_run(given.run)
         folder = export(run, given.out or run / "hf")
         print(f"Written to {printable(str(folder))}: AutoModelForCausalLM.from_pretrained({str(folder)!r})")
 

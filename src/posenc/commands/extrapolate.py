@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.analysis.runs import Run
+from posenc.commands.study import CACHE
 from posenc.config.command_line import Arguments
 from posenc.errors import RunError, UserError, printable
 from posenc.storage.resource_errors import resource_errors
@@ -17,21 +18,17 @@ if TYPE_CHECKING:
 TOLERANCE = 0.02
 """Nats by which the recomputed validation loss may differ; the difference between bf16 and fp32 is smaller."""
 
-CACHE = Path("data/cache")
-"""As in conf/config.yaml."""
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = Arguments(prog="posenc extrapolate", description=__doc__)
+    parser = Arguments(prog="posenc extrapolate", description=__doc__, parents=[CACHE])
     parser.add_argument("folder", type=Path, help="runs/<experiment>")
     parser.add_argument("--again", action="store_true", help="also evaluate runs that have been evaluated before")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="token cache (default: %(default)s)")
     with parser.parsed(arguments) as given:
         extrapolate(given.folder, given.again, given.cache)
 
 
-def extrapolate(folder: Path, again: bool = False, cache: Path = CACHE) -> None:
+def extrapolate(folder: Path, again: bool, cache: Path) -> None:
     """Evaluate every finished run of a sweep that has no lengths.json for its checkpoint, and print the results.
 
     Args:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from posenc.config.command_line import Arguments, bounded
 from posenc.errors import printable_lines
-from posenc.evaluation.load import load, newest
+from posenc.evaluation.load import load, newest_run
 
 MAX_TOKENS = 1_000_000
 """More would take days."""
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=bounded(int, 0, 2**63 - 1), default=0, help="of the sampled tokens (default: 0)")
     with parser.parsed(arguments) as given:
-        trained = load(newest(given.run))
+        trained = load(newest_run(given.run))
         objective, context = trained.objective, trained.config["context"]
         prompt = given.prompt or objective.prompt
         from posenc.objectives.objective import Sampling

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from posenc.evaluation.load import Trained
 
 CACHE = Arguments(add_help=False)
-"""The option of studies that evaluate models."""
+"""The option of commands that evaluate models."""
 
 CACHE.add_argument("--cache", type=Path, default=Path("data/cache"), help="token cache; default: %(default)s")
 

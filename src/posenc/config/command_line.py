@@ -69,7 +69,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
             sys.exit(stopped.exit_code)
         _leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
-        _leave("stopped", INTERRUPTED)
+        _leave("stopped by Ctrl-C", INTERRUPTED)
     except BrokenPipeError:
         end = broken_pipe()
         _leave(str(end), end.exit_code)
@@ -193,7 +193,7 @@ def _leave(sentence: str, code: int) -> NoReturn:
 
 def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -> str:
     """One sentence for an error of Hydra's or OmegaConf's."""
-    ours = _cause(error, UserError)
+    ours = _user_error(error)
     if ours is not None:
         return str(ours)
     if isinstance(error, OverrideParseException):
@@ -212,7 +212,8 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
     return first_line(error)
 
 
-def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
-    while error is not None and not isinstance(error, kind):
+def _user_error(error: BaseException | None) -> UserError | None:
+    """The error itself, or the first of its causes that is one."""
+    while error is not None and not isinstance(error, UserError):
         error = error.__cause__ or error.__context__
     return error

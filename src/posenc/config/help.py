@@ -22,7 +22,7 @@ CHOICES
 
   -m hydra/launcher=
     basic                    One run at a time, on this machine (default)
-    joblib                   In parallel, on this machine:
+    joblib                   In parallel, on this machine (all on its first GPU):
                              hydra.launcher.n_jobs=2
     slurm                    One job per run, on a SLURM cluster:
                              hydra.launcher.partition=gpu
@@ -35,7 +35,7 @@ KEYS
 
 EXAMPLES
   python train.py pos=rope
-  python train.py pos=sinusoidal pos.scale=0.1 seed=1
+  python train.py pos=sinusoidal pos.scale=matched seed=1
   python train.py pos=rope pos.base=500000 model.width=256 steps=600
   python train.py data=text data.path=book.txt tokenizer=bpe
   python train.py logger=csv trainer=cpu

@@ -137,7 +137,8 @@ def not_a_choice(group: str, choice: str, choices: Collection[str]) -> str:
 
 
 def _check_key(key: str) -> None:
-    key = key.removeprefix(SWEPT)
+    if key.startswith(SWEPT):
+        raise UserError(f"{key} cannot be set: sweep with -m {key.removeprefix(SWEPT)}=...")
     if any(part.startswith("_") for part in key.split(".")):
         hint = "choose what to build, like pos=rope, or add a file for your own class to conf/"
         raise UserError(f"{key} cannot be set: {hint}")
@@ -167,7 +168,7 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
         keys[f"{group}={choice}"] = {key for key in _dotted(OmegaConf.to_container(config)) if "._" not in key}
     for override in overrides:
         key = override.key_or_group
-        if override.is_add() or key in groups or key.startswith(("hydra/", SWEPT)):
+        if override.is_add() or key in groups or key.startswith("hydra/"):
             continue
         lacking = [choice for choice, known in keys.items() if key not in known]
         if len(lacking) == len(keys):

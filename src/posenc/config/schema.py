@@ -127,7 +127,7 @@ def _check_group(group: str, values: Mapping[str, Any]) -> None:
     try:
         _check_values(f"{group}.", plain, call, {*GROUPS[group].supplied, *inner})
     except (NameError, TypeError, PydanticUserError) as error:
-        raise UserError(f"{group}._target_={values['_target_']} has no values: {first_line(error)}") from error
+        raise UserError(f"{group}._target_={values['_target_']} cannot be validated: {first_line(error)}") from error
     for key in inner:
         if not isinstance(values[key], Mapping):
             raise UserError(f"{group}.{key} is a group: choose one with {group}/{key}={values[key]}")

@@ -53,7 +53,7 @@ class Trained:
         return open_split(corpus, self.tokenizer, cache, str(self.config["choices"].get("data")), "valid")
 
 
-def newest(paths: Sequence[Path]) -> Path:
+def newest_run(paths: Sequence[Path]) -> Path:
     """The most recently started run directory among these paths and inside them; prints it if there are several."""
     files = [file for path in paths for file in (path / "config.yaml", *path.glob("**/seed*/config.yaml"))]
     found = [file for file in files if file.exists()]

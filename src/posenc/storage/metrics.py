@@ -54,6 +54,7 @@ LOGGED = (
     Metric(
         "mfu", "model FLOPs utilisation", "", "the model's FLOPs per second as a fraction of the chip's peak",
         "FLOPs per token of the forward and backward pass, times tokens/s, over the peak; empty if that is unknown",
+        share=True,
     ),
     Metric(
         "previous_token", "previous-token score", "",
@@ -71,6 +72,7 @@ LOGGED = (
         "position_share", "share of the position encoding", "",
         "the share of the first norm's input variance that is due to an additive position encoding",
         "variance over the channels, mean over the tokens of fixed validation windows; empty if nothing is added",
+        share=True,
     ),
     Metric(
         "val_loss_se", "standard error of the validation loss", "nats per token",

@@ -25,7 +25,7 @@ HOLDER = "holder.txt"
 """In a run directory during training: the process that holds the lock."""
 
 FAILED_JOBS = "failed_jobs.jsonl"
-"""In a sweep's folder: one line for each failed job of the last sweep."""
+"""In a sweep's folder: one line for each failed job of the last sweep, and of others that ended after its start."""
 
 MAX_FAILED_JOBS = 2**24
 """Maximum size of that file: 1,600 bytes for each job of the largest sweep."""
@@ -163,8 +163,12 @@ class Summary(TypedDict, total=False):
 def failed_jobs(folder: Path) -> list[dict[str, str]]:
     """The failed jobs of the last sweep, with their errors; not those whose run has been finished since."""
     noted = folder / FAILED_JOBS
-    lines = read_text(noted, MAX_FAILED_JOBS).splitlines() if noted.exists() else []
-    return [failure for failure in map(_failure, lines) if not _finished_since(failure)]
+    return unfinished_jobs(read_text(noted, MAX_FAILED_JOBS)) if noted.exists() else []
+
+
+def unfinished_jobs(lines: str) -> list[dict[str, str]]:
+    """The failed jobs of such a file, likewise."""
+    return [failure for failure in map(_failure, lines.splitlines()) if not _finished_since(failure)]
 
 
 def _finished_since(failure: Mapping[str, str]) -> bool:

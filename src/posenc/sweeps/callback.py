@@ -1,8 +1,10 @@
 """Sweeps: continuing after failed jobs, progress, and the comparison at the end."""
 
+import atexit
 import json
 import math
 import os
+import secrets
 import shlex
 import signal
 import sys
@@ -22,9 +24,10 @@ from posenc.config.command_line import broken_pipe, explain, one_sentence_errors
 from posenc.config.overrides import parsed, values_of
 from posenc.config.secrets import presentable
 from posenc.distributed import first_to_report
-from posenc.errors import FAILED, RunError, UserError
+from posenc.errors import FAILED, RunError, Stopped, UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.run_directory import FAILED_JOBS, HOLDER, failed_jobs, find_run
+from posenc.storage.atomic import PARTIAL
+from posenc.storage.run_directory import FAILED_JOBS, HOLDER, find_run, unfinished_jobs
 
 FAILURES_FILE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""
@@ -96,13 +99,14 @@ class Comparison(Callback):
     """
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        file = (Path(config.hydra.sweep.dir) / FAILED_JOBS).absolute()
-        file.unlink(missing_ok=True)
-        os.environ[FAILURES_FILE] = str(file)
+        folder = Path(config.hydra.sweep.dir).absolute()
+        own = folder / f"{FAILED_JOBS}.{secrets.token_hex(4)}{PARTIAL}"  # another sweep may be running in this folder
+        os.environ[FAILURES_FILE] = str(own)
         os.environ[RUNS] = str(_runs(config))
         self.start = time.time()
+        atexit.register(_publish, own)  # after Ctrl-C
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(file.parent))
+            signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(folder))
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
         if RUNS not in os.environ:  # not a sweep
@@ -116,17 +120,22 @@ class Comparison(Callback):
             print(f"Run {number + 1} of {runs}{estimate}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        folder = Path(config.hydra.sweep.dir)
-        code, failed = (_exit_code(step, folder) for step in (_compare, _show_failed))
+        folder, own = Path(config.hydra.sweep.dir), Path(os.environ[FAILURES_FILE])
+        of_others = folder / FAILED_JOBS
+        if of_others.exists() and of_others.stat().st_mtime < self.start:  # these jobs have been tried again
+            of_others.unlink()
+        failures = _publish(own)
+        code = _exit_code(lambda: _compare(folder))
+        failed = _exit_code(lambda: _show_failed(failures))
         if code or failed:
             sys.exit(FAILED if failed else code)
 
 
-def _exit_code(step: Callable[[Path], None], folder: Path) -> int:
+def _exit_code(step: Callable[[], None]) -> int:
     """Report the errors of a step as a command does; Hydra would turn them into warnings and exit with 0."""
     try:
         with one_sentence_errors():
-            step(folder)
+            step()
     except SystemExit as ended:
         return int(ended.code or 0)
     except Exception:
@@ -157,9 +166,19 @@ def _compare(folder: Path) -> None:
         print(f"No report, since {package} is not installed; to create it: {command}")
 
 
-def _show_failed(folder: Path) -> None:
+def _publish(own: Path) -> str:
+    """Add the failures of a sweep to those of its folder, and return them."""
+    failures = own.read_text(errors="replace") if own.exists() else ""
+    if failures:
+        with own.with_name(FAILED_JOBS).open("a") as stream:
+            stream.write(failures)
+        own.unlink()
+    return failures
+
+
+def _show_failed(failures: str) -> None:
     """Print the failed jobs again, and exit if there are any."""
-    failed = failed_jobs(folder)
+    failed = unfinished_jobs(failures)
     for job in failed:
         print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
     if failed:
@@ -171,6 +190,6 @@ def _wait_for_saving(folder: Path) -> None:
     """Ctrl-C handler: runs in other processes also receive the signal, and are killed once this returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
     until = time.monotonic() + SAVING
-    while any(folder.glob(f"*/*/{HOLDER}")) and time.monotonic() < until:
+    while any(folder.glob(f"**/{HOLDER}")) and time.monotonic() < until:
         time.sleep(0.05)
-    raise KeyboardInterrupt
+    raise Stopped(signal.SIGINT, "stopped by Ctrl-C: the same command resumes the unfinished runs")

@@ -29,7 +29,7 @@ FAILED_UPLOAD = 2.0
 READING = 60.0
 """Seconds that W&B's reader has for the local files of a resumed offline run."""
 
-NONE = -1
+NO_STEP = -1
 """The last step of a run without steps."""
 
 
@@ -62,7 +62,7 @@ class WeightsAndBiases(Logger):
     ) -> None:
         super().__init__()
         self.wandb, self.directory, self.upload, self.wants_best = wandb, directory, upload, artifact
-        self.logged = NONE if mode == "online" else _last_step(directory.path)
+        self.logged = NO_STEP if mode == "online" else _last_step(directory.path)
         self.warnings = listen(wandb)
         self.run = run = _new_run(wandb, mode, settings, timeout)
         if mode == "online":
@@ -219,7 +219,7 @@ def _last_step(folder: Path) -> int:
     for segment in reversed(segments):
         if steps := list(_steps(segment)):
             return max(steps)
-    return NONE
+    return NO_STEP
 
 
 def _steps(segment: Path) -> Iterator[int]:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings
 from posenc.config.secrets import presentable
@@ -29,8 +31,6 @@ from posenc.training.module import LanguageModel
 from posenc.training.signals import Signals
 from posenc.training.timer import Timer
 from posenc.training.trainer import build_trainer
-
-Summary = dict[str, Any]
 
 
 class TrainingRun:
@@ -67,11 +67,11 @@ class TrainingRun:
         self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
 
     @property
-    def device(self) -> Any:
+    def device(self) -> torch.device:
         """The device of this rank."""
         return self.trainer.strategy.root_device
 
-    def train(self) -> Summary | None:
+    def train(self) -> dict[str, Any] | None:
         """Train to the last step and write the summary; None if another process has done so in the meantime.
 
         Ranks other than 0 only train, and return their last row.
@@ -116,7 +116,7 @@ class TrainingRun:
             print(f"Resuming from {Path(checkpoint).name}.", flush=True)
         self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
 
-    def _summary(self) -> Summary:
+    def _summary(self) -> dict[str, Any]:
         """Result, resources and provenance."""
         row = self.metrics.row
         tokens_per_s = row["tokens"] / row["seconds"]
@@ -140,7 +140,7 @@ class TrainingRun:
             "date": datetime.now(UTC).date().isoformat(),
         }
 
-    def _quality(self) -> Summary:
+    def _quality(self) -> dict[str, Any]:
         """The n-gram baseline and, if the loss is a likelihood, bits per byte."""
         objective = self.experiment.objective
         quality = dict(objective.ngram_baseline(self.prepared.train.ids, self.validation))
@@ -149,7 +149,7 @@ class TrainingRun:
             quality["bits_per_byte"] = self.metrics.row["val_loss"] / math.log(2) / lengths.mean().item()
         return quality
 
-    def _finish(self, summary: Summary) -> None:
+    def _finish(self, summary: dict[str, Any]) -> None:
         """Write a sample, then the summary, which marks the run as finished."""
         objective, tokenizer, context = self.experiment.objective, self.experiment.tokenizer, self.settings.context
         model = self.module.hardware.full_model(self.module.model, self.directory.path).to(self.device)

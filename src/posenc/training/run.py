@@ -70,7 +70,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
     return directory.summary()
 
 
-def _check_rows(settings: Settings, model: Mapping[str, Any]) -> None:
+def _check_table_sizes(settings: Settings, model: Mapping[str, Any]) -> None:
     """Check that the tables of a run do not become too long to be read when it resumes."""
     heads = settings.steps // settings.attention_every * model["layers"] * model["heads"]
     for key, rows in (("log_every", settings.steps // settings.log_every), ("attention_every", heads)):
@@ -97,7 +97,7 @@ def _train(
     with gc_paused():
         from posenc.training.experiment import Experiment
     experiment = Experiment.of(config)
-    _check_rows(settings, config["model"])
+    _check_table_sizes(settings, config["model"])
     # Before importing Lightning, which takes seconds, so that errors in the text are reported immediately.
     with rank_zero_first():
         prepared = experiment.prepare(corpus, config["choices"]["data"])

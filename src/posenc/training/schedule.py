@@ -64,7 +64,7 @@ class WSD(Constant):
     With the warm-up in steps, runs of different lengths are the same run, to the bit, until the shorter one cools down.
     """
 
-    min_lr_ratio: Fraction = 0.1
+    min_lr_ratio: Fraction = 0.0
     cooldown: Span = 0.2
 
     def lr_factor(self, step: int, steps: int) -> float:

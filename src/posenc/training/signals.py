@@ -150,7 +150,8 @@ class Signals:
         self.received = signum
         if self._training:
             grace = self._grace(signum)
-            self._reason = f"no step ended within {grace:.0f} s; the same command resumes from the last checkpoint"
+            awaited = "row of metrics.csv was written" if self._multi_rank else "step ended"
+            self._reason = f"no {awaited} within {grace:.0f} s; the same command resumes from the last checkpoint"
             if not self._saving:
                 signal.setitimer(signal.ITIMER_REAL, grace)
         else:
