@@ -92,7 +92,11 @@ def test_which_relative_schemes_differ_from_rope_is_corrected_for_their_number()
 
 def paired() -> Sequence[Difference]:
     rows = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
-    return [one for one in differences(*found(CORPUS), rows) if one.pairs[0][0].tokens == LONGEST]
+    return [
+        one
+        for one in differences(*found(CORPUS), rows)
+        if one.pairs[0][0].tokens == LONGEST and one.pairs[0][0].pos == "sinusoidal"
+    ]
 
 
 def lead(one: Difference) -> str:
@@ -185,8 +189,17 @@ def test_what_fewer_rotated_channels_change_is_stated():
     ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
     assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
     gains = {row.key: row.first - row.second for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
-    copying = [run for run in runs if run.pos in ("nope_hybrid", "rope_partial")]
-    assert min(gains[run.key] for run in copying) > 0.3 > 0.02 > max(gains[run.key] for run in (control, *controls))
+    late = of["rope_partial", 0.003, "10000", 0]
+    copying = [run for run in runs if run.pos in ("nope_hybrid", "rope_partial") and run != late]
+    not_copying = (late, control, *controls)
+    assert min(gains[run.key] for run in copying) > 0.3 > 0.02 > max(gains[run.key] for run in not_copying)
+    assert (
+        f"does not copy, and ends {below([late], controls[:1])} below RoPE of the same seed and learning rate"
+        in COPYING
+    )
+    novel = {row.key: row.new for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
+    gap = {f"{novel[rope.key] - novel[own.key]:.3f}" for own, rope in ((late, controls[0]), (partial, control))}
+    assert f"In novel contexts both seeds are {' and '.join(gap)} below RoPE" in COPYING
     last = max(run.val_loss for run in copying)
     assert last < min(run.val_loss for run in runs if run not in copying)  # "and ends below the sinusoid"
     assert min(runs, key=lambda run: run.val_loss) == partial  # "the lowest of all runs"
