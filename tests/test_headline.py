@@ -219,6 +219,21 @@ def test_the_one_head_that_copies_is_stated():
     assert f"goes from {listed((-gain for gain in whole), 2)} to between -0.02 and 0.00" in COPYING
 
 
+def test_the_one_head_that_copies_with_the_sinusoid_is_stated():
+    rows = [row for row in read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow) if row.pos == "sinusoidal"]
+    whole, *heads = rows
+    least, second, third, *_ = sorted(heads, key=lambda row: row.first - row.second)
+    assert (least.layer, second.layer) == (3, 1)
+    goes = f"{whole.second - whole.first:.2f} to {abs(least.second - least.first):.2f}"
+    rises = f"rises by {least.seen - whole.seen:.2f}, to {least.seen:.3f}, and that in novel ones by {least.new - whole.new:.2f}"
+    assert f"second minus first goes from {goes}, the loss in repeated contexts {rises}." in COPYING
+    others = f"{second.second - second.first:.2f} at the least, for a head of the first layer that also raises the loss at the "
+    others += (
+        f"first occurrence by {second.first - whole.first:.1f}, and {third.second - third.first:.2f} for the others"
+    )
+    assert others in COPYING
+
+
 def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     assert STUDY.changes
     ratios = {}
