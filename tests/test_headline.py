@@ -134,8 +134,7 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     levels = levels_of_arm(found(CORPUS)[0], "rope", "sinusoidal")
     ratios = [level.ratio for level in levels]
     assert [ratio.seeds for ratio in ratios] == [3, 3, 3, 3, 2, 2, 2]
-    *others, last = (f"{ratio.value:.2f}" for ratio in ratios[2:])
-    assert f"the sinusoid needs [{', '.join(others)} and {last}](" in README
+    assert f"the sinusoid needs [{listed((ratio.value for ratio in ratios[2:]), 2)}](" in README
     cells = [formatting.interval(ratio, 2) if ratio.interval else f"{ratio.value:.2f} (2 seeds)" for ratio in ratios]
     assert f"the sinusoid's, times as many | {' | '.join(cells)} |" in RESULTS
     backbone, alternatives = found(CORPUS)

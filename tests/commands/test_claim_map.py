@@ -113,7 +113,7 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
     for row in rows:
         gain = float(row["second"]) - float(row["first"])
         losses = " | ".join(f"{float(row[column]):.3f}" for column in ("new", "seen", "own", "foreign"))
-        assert f"| {row['pos']} | 10000 | 0.003 | 40,960 | 0 | {gain:+.2f} | {losses} |" in page
+        assert f"| {row['pos']} | lr 0.003, base 10000 | 40,960 | 0 | {gain:+.2f} | {losses} |" in page
         apart = {
             int(of["distance"]): float(of["val_loss"])
             for of in read_csv(kept / "distances.csv")
@@ -121,7 +121,7 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
         }
         assert list(apart) == [0, 32, 64, 128, 224]
         gains = " | ".join(f"{loss - apart[0]:+.2f}" for loss in list(apart.values())[1:])
-        assert page.count(f"| {row['pos']} | 10000 | 0.003 | 40,960 | 0 | {gains} |") == 1
+        assert page.count(f"| {row['pos']} | lr 0.003, base 10000 | 40,960 | 0 | {gains} |") == 1
 
 
 def test_a_measure_that_is_nan_is_left_out_with_a_notice(folder, tmp_path, monkeypatch, capsys):
@@ -144,7 +144,7 @@ def test_what_a_run_copies_without_the_head_that_matters_most_is_on_the_page(fol
     gains = [f"{float(row['second']) - float(row['first']):+.2f}" for row in (whole, most, following)]
     losses = [f"{float(row[column]):.3f}" for column in ("new", "seen") for row in (whole, most)]
     cells = " | ".join([*gains, f"{most['layer']}.{most['head']}", *losses])
-    assert (kept / "README.md").read_text().count(f"| rope | 10000 | 0.003 | 40,960 | 0 | {cells} |") == 1
+    assert (kept / "README.md").read_text().count(f"| rope | lr 0.003, base 10000 | 40,960 | 0 | {cells} |") == 1
 
 
 def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_is_gone(folder, tmp_path):

@@ -22,7 +22,7 @@ CHOICES
 
   -m hydra/launcher=
     basic                    One run at a time, on this machine (default)
-    joblib                   In parallel, on this machine (all on its first GPU):
+    joblib                   In parallel, on this machine (on its first GPU):
                              hydra.launcher.n_jobs=2
     slurm                    One job per run, on a SLURM cluster:
                              hydra.launcher.partition=gpu
