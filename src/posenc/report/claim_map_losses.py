@@ -81,7 +81,7 @@ def titled(name: str) -> str:
 def hollow(names: Iterable[str]) -> dict[str, str]:
     """A marker for each name, the same for arms with the same alternative (the name, or its part after a comma)."""
     changes = {name: name.partition(", ")[2] or name for name in names}
-    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("DsPX"), strict=False))
+    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("DsPXh"), strict=False))
     return {name: markers[change] for name, change in changes.items()}
 
 
