@@ -26,12 +26,12 @@ def softplus(x: float) -> float:
     return math.log1p(math.exp(x))
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("kept", [0.0, 0.45, 0.5, 1.0])  # 0.45 of 4 planes are rounded to 2
 def test_a_truncated_rope_turns_the_fastest_planes_as_rope_does_and_leaves_the_others(kept):
     q, _ = vectors()
     turned, _ = Truncated(DIM, layout="interleaved", kept=kept).rotate(q, q, POSITIONS)
     whole, _ = Rotary(DIM, layout="interleaved").rotate(q, q, POSITIONS)
-    fast = round(kept * DIM)
+    fast = 2 * round(kept * DIM / 2)
     assert torch.equal(turned[..., :fast], whole[..., :fast])
     assert torch.equal(turned[..., fast:], q[..., fast:])
 
@@ -78,6 +78,27 @@ def test_a_rate_of_kerple_below_its_minimum_can_rise_again():
     )
     assert scheme.r1.grad is not None
     assert scheme.r1.grad.ne(0).all()
+
+
+def test_the_rates_of_kerple_start_uniformly_in_0_to_2_and_0_to_1():
+    scheme = Kerple(4000)
+    for rate, high in ((scheme.r1, 2.0), (scheme.r2, 1.0)):
+        assert 0 <= rate.min() < 0.02 * high
+        assert 0.98 * high < rate.max() <= high
+
+
+def test_a_negative_c_of_fire_has_the_bias_of_its_size():
+    scheme = Fire(HEADS)
+    bias = scheme.bias(POSITIONS)
+    scheme.c.data.neg_()
+    assert torch.equal(scheme.bias(POSITIONS), bias)
+
+
+def test_the_weights_of_fire_start_within_the_root_of_their_inputs():
+    scheme = Fire(heads=256, hidden=1024)
+    for linear in (scheme.inner, scheme.outer):
+        bound = linear.in_features**-0.5
+        assert 0.95 * bound < linear.weight.abs().max() <= bound
 
 
 def test_kerple_falls_with_the_logarithm_of_the_distance():

@@ -155,6 +155,18 @@ def test_xpos_stays_finite_up_to_its_longest_sequence_also_where_a_causal_model_
         assert (turned_q @ turned_k.mT).isfinite().all()
 
 
+def test_xpos_spans_at_most_131072_positions_however_slow_its_decay():
+    assert Xpos(8, scale_base=1e9).max_length == 2**17
+
+
+def test_the_decay_of_an_xpos_on_a_fraction_is_that_of_a_head_of_its_size():
+    q, k = torch.randn(2, 1, 1, 5, 16, generator=torch.Generator().manual_seed(0))
+    part = Xpos(16, fraction=0.5).rotate(q, k, torch.arange(5))
+    whole = Xpos(8).rotate(q[..., :8], k[..., :8], torch.arange(5))
+    for rotated, expected in zip(part, whole, strict=True):
+        torch.testing.assert_close(rotated[..., :8], expected)
+
+
 def test_by_default_xpos_spans_32861_positions():
     assert Xpos(64).max_length == 32_861
 
