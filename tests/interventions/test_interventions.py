@@ -94,6 +94,12 @@ def test_a_masked_offset_is_never_attended_to_and_the_others_share_it():
         torch.testing.assert_close(masked.sum(-1), torch.ones(masked.shape[:-1]))
 
 
+def test_an_offset_is_masked_beside_a_bias_that_depends_on_the_tokens():
+    masked = probs(OffsetMask(Forgetting(WIDTH, HEADS, 2), HEADS, [1]))[0]
+    assert previous(masked).eq(0).all()
+    torch.testing.assert_close(masked.sum(-1), torch.ones(2, HEADS, T))
+
+
 def test_an_intervention_acts_from_its_first_step_to_its_last():
     scheme = OffsetMask(PositionScheme(), HEADS, [1], start=100, stop=200)
     acts = []

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from posenc.interventions import EncodingInQK, FollowingAmplitude, Intervention, KeyShift, OffsetBias, OffsetMask, Smear
-from posenc.positions import Alibi, Forgetting, Learned, NopeHybrid, PositionScheme, Rotary, Sinusoidal, Xpos
+from posenc.positions import Alibi, Forgetting, Learned, NopeHybrid, Polar, PositionScheme, Rotary, Sinusoidal, Xpos
 
 HEADS, WIDTH, DIM, T = 2, 16, 8, 6
 POSITIONS = torch.arange(T)
@@ -29,6 +29,7 @@ def test_a_limit_of_the_scheme_is_one_of_the_intervention():
 def test_linear_attention_is_refused_by_what_is_no_rotation_whether_scheme_or_intervention():
     assert OffsetMask(Rotary(DIM), HEADS, [1]).rotates
     assert not OffsetMask(Xpos(DIM), HEADS, [1]).rotates
+    assert not OffsetMask(Polar(HEADS, DIM), HEADS, [1]).rotates
     assert not KeyShift(Rotary(DIM)).rotates
     assert not EncodingInQK(Rotary(DIM), DIM).rotates
 

@@ -134,6 +134,17 @@ class Distance(PositionScheme):
         return torch.where(offset.abs() <= 1, 0.0, -torch.inf).expand(HEADS, -1, -1)
 
 
+def test_the_attention_probabilities_of_a_layer_depend_on_the_layers_below_it():
+    model = Transformer(50, 8, 2, 16, 2, PositionScheme())
+    tokens = torch.randint(0, 50, (1, 8), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = list(model.attention_probs(tokens))
+        model.blocks[0].feed_forward.down.weight.add_(torch.randn(16, 64))
+        first, second = model.attention_probs(tokens)
+    assert torch.equal(first, before[0])
+    assert not torch.allclose(second, before[1])
+
+
 def test_a_bias_reaches_the_attention_and_keeps_the_future_hidden():
     SCHEMES["distance"] = Distance
     near = model("distance", layers=1)

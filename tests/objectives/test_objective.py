@@ -13,7 +13,8 @@ from posenc.data.batches import Batches
 from posenc.data.tokenizers import Bytes
 from posenc.errors import UserError
 from posenc.model import Transformer
-from posenc.objectives.objective import IGNORE_INDEX, Causal, Masked, Sampling, loss
+from posenc.model.cross_entropy import LARGE_VOCAB
+from posenc.objectives.objective import IGNORE_INDEX, Causal, Masked, Sampling, loss, loss_of
 from posenc.positions import PositionScheme
 from tests.data.test_batches import TOKENS
 
@@ -122,6 +123,14 @@ def test_the_loss_is_the_mean_over_what_is_to_be_predicted():
     expected = -(F.log_softmax(logits, -1)[0, 1, 7] + F.log_softmax(logits, -1)[1, 4, 9]) / 2
     assert torch.allclose(loss(logits, targets), expected)
     assert loss(torch.zeros(2, 5, VOCAB), targets).item() == pytest.approx(math.log(VOCAB))
+
+
+@pytest.mark.parametrize("vocab_size", [VOCAB, LARGE_VOCAB])
+def test_with_any_vocabulary_the_loss_of_a_model_is_that_of_its_logits(vocab_size):
+    model = Transformer(vocab_size, 8, 1, 16, 2, PositionScheme())
+    inputs, targets = torch.randint(0, VOCAB, (2, 3, 8), generator=torch.Generator().manual_seed(0))
+    targets[:, ::3] = IGNORE_INDEX
+    torch.testing.assert_close(loss_of(model, inputs, targets), loss(model(inputs), targets))
 
 
 def test_a_masked_model_reads_one_token_more_than_the_tokenizer_has_and_sees_both_ways():
