@@ -101,7 +101,8 @@ def test_an_amplitude_that_follows_the_tokens_has_no_gradient_of_its_own():
 
 
 def test_what_an_amplitude_that_follows_the_tokens_adds_is_no_encoding_of_positions_alone():
-    assert FollowingAmplitude(Sinusoidal(WIDTH)).encoding(POSITIONS) is None
+    scheme: PositionScheme = FollowingAmplitude(Sinusoidal(WIDTH))
+    assert scheme.encoding(POSITIONS) is None
 
 
 def test_smeared_embeddings_are_multiplied_as_the_scheme_multiplies_tokens():

@@ -139,7 +139,7 @@ def test_the_attention_probabilities_of_a_layer_depend_on_the_layers_below_it():
     tokens = torch.randint(0, 50, (1, 8), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         before = list(model.attention_probs(tokens))
-        model.blocks[0].feed_forward.down.weight.add_(torch.randn(16, 64))
+        dict(model.named_parameters())["blocks.0.feed_forward.down.weight"].add_(torch.randn(16, 64))
         first, second = model.attention_probs(tokens)
     assert torch.equal(first, before[0])
     assert not torch.allclose(second, before[1])
