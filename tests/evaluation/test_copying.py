@@ -66,6 +66,48 @@ def test_a_model_that_copies_from_one_distance_gains_from_a_copy_there_alone():
     assert losses[CONTEXT // 2] == pytest.approx(-np.log(0.5 + 0.5 / 256))
 
 
+class ByPosition(torch.nn.Linear):
+    """Has a loss of (t + 1) / 10 nats at position t, on a text of zeros."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(B, T) -> logits (B, T, 256)."""
+        zero = torch.exp(-torch.arange(1, tokens.shape[1] + 1) / 10)
+        probs = ((1 - zero) / 255)[:, None].repeat(1, 256)
+        probs[:, 0] = zero
+        return probs.log().expand(len(tokens), -1, -1)
+
+
+def test_the_second_half_of_either_reading_counts_and_of_a_passage_its_second_half():
+    zeros, model = Tokens(np.zeros(3000, np.uint8), "zeros"), ByPosition(1, 1)
+    one: Any = replace(trained(PositionScheme()), model=model)
+    found = copying(one, zeros)
+    assert found.first == pytest.approx(np.mean([0.5, 0.6, 0.7]))  # of 16 positions 0 to 7 are the first reading
+    assert found.second == pytest.approx(np.mean([1.3, 1.4, 1.5]))
+    assert list(at_distances(one, zeros).values()) == [pytest.approx(1.6)] * 5
+
+
+class Looking(torch.nn.Linear):
+    """Predicts the token at one position with probability 1/2, and every token alike otherwise."""
+
+    at: int
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(B, T) -> logits (B, T, 256)."""
+        seen = F.one_hot(tokens[:, self.at].long(), 256)[:, None]
+        return (0.5 / 256 + 0.5 * seen).log().expand(-1, tokens.shape[1], -1)
+
+
+@pytest.mark.parametrize(("at", "replaced"), [(0, True), (9, True), (10, False), (11, False)])
+def test_an_eighth_of_the_window_before_its_last_quarter_is_its_own_and_what_precedes_it_is_from_afar(at, replaced):
+    """Of 16 positions 12 to 15 are the last quarter. The first half of the text has zeros, the second ones."""
+    halves = Tokens(np.arange(10 * (CONTEXT + 1), dtype=np.uint8) // (5 * (CONTEXT + 1)), "two halves")
+    model: Any = Looking(1, 1)
+    model.at = at
+    found = copying(replace(trained(PositionScheme()), model=model), halves)
+    assert found.own == pytest.approx(-np.log(0.5 + 0.5 / 256))
+    assert found.foreign == pytest.approx(-np.log(0.5 / 256) if replaced else found.own)
+
+
 def test_a_context_without_room_for_a_copy_is_refused():
     one = trained(PositionScheme())
     with pytest.raises(UserError, match="context=8 is too short"):
