@@ -78,8 +78,9 @@ class ByPosition(torch.nn.Linear):
 
 
 def test_the_second_half_of_either_reading_counts_and_of_a_passage_its_second_half():
-    zeros, model = Tokens(np.zeros(3000, np.uint8), "zeros"), ByPosition(1, 1)
-    one: Any = replace(trained(PositionScheme()), model=model)
+    zeros = Tokens(np.zeros(3000, np.uint8), "zeros")
+    model: Any = ByPosition(1, 1)
+    one = replace(trained(PositionScheme()), model=model)
     found = copying(one, zeros)
     assert found.first == pytest.approx(np.mean([0.5, 0.6, 0.7]))  # of 16 positions 0 to 7 are the first reading
     assert found.second == pytest.approx(np.mean([1.3, 1.4, 1.5]))

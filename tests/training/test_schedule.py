@@ -1,7 +1,7 @@
 import pytest
 
 from posenc.config.instantiate import build
-from posenc.training.schedule import WSD, Constant, Cosine
+from posenc.training.schedule import WSD, Constant, Cosine, steps_of
 from tests.conftest import composed
 
 
@@ -12,6 +12,18 @@ def test_the_default_warms_up_over_a_tenth_of_the_steps_and_then_falls_to_a_tent
     assert factors[10] == 1.0
     assert factors[10:] == sorted(factors[10:], reverse=True)
     assert factors[-1] == pytest.approx(0.1)
+
+
+def test_the_default_falls_along_half_a_cosine():
+    """At a third and two thirds of the way down (steps 2 and 4 of 0 to 6), cos is 1/2 and -1/2."""
+    factors = [Cosine(min_lr_ratio=0.2).lr_factor(step, 7) for step in (0, 2, 3, 4, 6)]
+    assert factors == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+
+
+def test_a_warm_up_of_all_steps_is_taken_and_a_share_is_rounded_to_the_nearest_step():
+    assert steps_of(8, 8) == 8
+    assert steps_of(0.45, 10) == round(4.5) == 4
+    assert steps_of(0.19, 10) == 2
 
 
 def test_warm_up_is_a_share_of_the_steps_or_a_number_of_them():

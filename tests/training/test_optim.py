@@ -1,0 +1,14 @@
+"""The optimiser has the hyperparameters of its configuration."""
+
+import torch
+
+from posenc.training.optim import AdamW
+
+
+def test_adamw_has_its_learning_rate_and_betas_and_decays_matrices_only():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
+    matrices, others = AdamW(lr=0.02, betas=(0.7, 0.9), weight_decay=0.3).build(model).param_groups
+    assert [(group["lr"], group["betas"]) for group in (matrices, others)] == [(0.02, (0.7, 0.9))] * 2
+    assert (matrices["weight_decay"], others["weight_decay"]) == (0.3, 0.0)
+    assert [*map(id, matrices["params"])] == [id(model[0].weight)]
+    assert len(others["params"]) == 3
