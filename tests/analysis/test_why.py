@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from posenc.analysis.why import effect, share_of_advantage
+from posenc.analysis.why import effect, share_of_advantage, steps_to_lowest
 
 LEVELS = (2.5, 1.1)
 
@@ -55,6 +55,30 @@ def test_an_effect_is_over_the_seeds_that_all_three_have():
     assert found.behind.value == pytest.approx(0.4 * math.log(1.5))
     assert found.change.value == pytest.approx(-0.4 * math.log(2))
     assert effect({}, arm(1), arm(3), LEVELS) is None
+
+
+def test_differences_are_those_of_each_seed():
+    """Every arm ends 0.1 nats higher with the next seed, so that the differences are equal."""
+    own, origin, reference = ({seed: curve(speed, 0.1 * seed) for seed in range(3)} for speed in (2, 1, 3))
+    found = effect(own, origin, reference, LEVELS)
+    assert found is not None
+    assert found.behind.interval == pytest.approx((found.behind.value, found.behind.value))
+    assert found.change.interval == pytest.approx((found.change.value, found.change.value))
+
+
+def test_steps_are_to_the_origin_s_lowest_loss_and_differences_those_of_the_last_losses():
+    steps, losses = curve(1)
+    origin = steps, [*losses[:-1], losses[-1] + 0.5]
+    assert steps_to_lowest(origin, curve(2)) == [pytest.approx(steps[-2] / 2, rel=0.01)]
+    found = effect({0: curve(2)}, {0: origin}, {0: curve(3)}, LEVELS)
+    assert found is not None
+    assert found.change.value == pytest.approx(-0.4 * math.log(2) - 0.5)
+
+
+def test_steps_to_a_level_are_a_geometric_mean_over_seeds():
+    found = effect({0: curve(1), 1: curve(4)}, arm(1), arm(5), (2.0,))
+    assert found is not None
+    assert found.steps[0] == pytest.approx(math.exp(5) / 2, rel=0.01)
 
 
 def test_two_seeds_have_no_interval():
