@@ -160,6 +160,14 @@ def test_a_seed_that_was_not_trained_as_long_as_the_others_is_no_bound():
     assert not found[2].bound
 
 
+def test_a_seed_whose_arm_was_not_trained_as_long_as_the_baseline_has_no_n_there():
+    runs = [run for run in backbone() if (run.pos, run.seed) != ("rope", 2) or run.tokens <= 8 * UNIT]
+    point = advantage(runs, "rope", "sinusoidal")[-1]
+    assert point.tokens == 16 * UNIT
+    assert point.losses.keys() == point.by_seed.keys() == {0, 1}
+    assert (point.advantage.value, point.advantage.missed, point.below) == (pytest.approx(1.6), 0, 1)
+
+
 def test_the_trend_of_two_seeds_has_no_interval():
     assert slope(advantage(backbone(seeds=2), "rope", "sinusoidal")).interval is None
 

@@ -109,12 +109,17 @@ def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
 
 
 def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point, ...]:
-    """N(D) of an arm over a baseline, for results of one corpus and setting, by rising D."""
+    """N(D) of an arm over a baseline, for results of one corpus and setting, by rising D.
+
+    At each D the seeds count whose runs of the arm are as long as D, or else as its longest: the loss that a shorter
+    one does not reach, a longer one may.
+    """
     ours, theirs, seeds = _shared(results, arm, baseline)
     floors = {result.tokens: result.bigram_loss for result in results if result.pos == baseline}
     points = []
     for tokens in sorted({tokens for seed in seeds for tokens in theirs[seed]}):
-        losses = {seed: theirs[seed][tokens] for seed in seeds if tokens in theirs[seed]}
+        longest = {seed: min(tokens, max(ours[seed])) for seed in seeds if tokens in theirs[seed]}
+        losses = {seed: theirs[seed][tokens] for seed in longest if longest[seed] == max(longest.values())}
         needed = {seed: tokens_to(ours[seed], loss) for seed, loss in losses.items()}
         ends = list(needed.values())
         points.append(
