@@ -298,7 +298,7 @@ WRONG_SWEEPS = [
     train("-m seed=range(0,5,0)", "its step must not be 0"),
     train("-m seed=range(0,nan)", "seed=range(0,nan) has too many values"),
     train("-m seed=range(5,1)", "seed=range(5,1) has no values"),
-    train("-m seed=0,1,0", "seed=0,1,0 has a value twice"),
+    train("-m seed=0,1,0", "seed=0,1,0 has duplicates"),
     train("-m experiment=tuned hydra.sweeper.search_seed=x", "hydra.sweeper.search_seed=x must be an integer"),
     train(f"-m experiment=tuned hydra.sweeper.search_seed={2**32}", "must be an integer at least 0 and below 2^32"),
     train("-m experiment=tuned hydra.sweeper.params=null", "hydra.sweeper.params=None must be a mapping"),
@@ -309,7 +309,7 @@ WRONG_SWEEPS = [
     train("-m hydra/sweeper=best_against_best +hydra.sweeper.grid={seed:[1]}", "grid={'seed': [1]} cannot vary seed"),
     train("-m hydra.sweeper.params.seed=8", "hydra.sweeper.params.seed cannot be set: sweep with -m seed=..."),
     train("-m experiment=tuned pos=rope +hydra.sweeper.grid={optim.rl:[1]}", "optim.rl is not a key with any pos"),
-    train("-m seed=range(0,200) context=range(4,200)", "these are 39,200 runs: a sweep has at most 10,000"),
+    train("-m seed=range(0,200) context=range(4,200)", "this sweep has 39,200 runs; the maximum is 10,000"),
     train("-m pos=glob(*)", "pos=glob(*) cannot be swept: list the values"),
     train("-m optim.lr=interval(0,1)", "optim.lr=interval(0,1) cannot be swept: list the values"),
 ]

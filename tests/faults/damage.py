@@ -96,7 +96,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     chance = random.Random(0)
     whole = Toy(folder / "whole")
     whole.finish()
-    before = "the steps since the checkpoint before, trained again; the curve is the same to the bit"
+    before = "the steps since the previous checkpoint, trained again; the curve is bitwise the same"
     for name, damage in (("a checkpoint cut short", cut_short), ("a checkpoint with a flipped bit", flip_a_bit)):
         survived = [
             resumes_from_the_one_before(whole, folder / f"{damage.__name__}{number}", damage, chance)

@@ -108,7 +108,7 @@ def test_a_run_whose_rows_are_not_all_there_does_not_go_on_with_a_hole(file, har
     table.unlink() if harmed is None else table.write_bytes(harmed)
     told = victim.finish()
     assert told.returncode == 2
-    assert f"{file} does not have every row up to step {whole.steps}" in told.stderr
+    assert f"{file} lacks rows up to step {whole.steps}" in told.stderr
     assert told.stderr.count("\n") == 1
 
 

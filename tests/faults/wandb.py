@@ -48,4 +48,4 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
                 with stand_in(**{moment: fault}) as server:
                     survived += survives(whole, folder / f"{fault.__name__}-{moment}{number}", server)
         kept = "nothing: the run is on disk, and `wandb sync` uploads it"
-        yield Outcome(f"W&B's server {name}, from the start or in mid-run", 2 * times, survived, kept)
+        yield Outcome(f"W&B's server {name}, from the start or mid-run", 2 * times, survived, kept)

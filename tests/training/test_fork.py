@@ -35,7 +35,7 @@ def test_a_finished_run_says_that_it_did_not_begin_at_another_checkpoint(stable,
         train_here(tmp_path, *COOLED, *overrides)
         printed = capsys.readouterr().out
         assert "This run is finished" in printed
-        assert (f"not used         fork_from={stable}: it began from scratch" in printed) == told
+        assert (f"ignored          fork_from={stable}: it began from scratch" in printed) == told
 
 
 def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_path):
@@ -56,11 +56,11 @@ def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_pa
         ((*COOLED, "optim.lr=0.004"), "the checkpoint is from another configuration: optim.lr=0.003 (here 0.004)"),
         (
             ("steps=30",),
-            "its learning rate is this run's up to step 0, and it has no checkpoint that early",
+            "the learning rates agree up to step 0, and it has no checkpoint that early",
         ),
         (  # the run would be over before its first step
             STABLE,
-            "its learning rate is this run's up to step 19, and it has no checkpoint that early",
+            "the learning rates agree up to step 19, and it has no checkpoint that early",
         ),
     ],
 )

@@ -111,8 +111,8 @@ def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
 def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point, ...]:
     """N(D) of an arm over a baseline, for results of one corpus and setting, by rising D.
 
-    At each D the seeds count whose runs of the arm are as long as D, or else as its longest: the loss that a shorter
-    one does not reach, a longer one may.
+    At each D only seeds count whose arm has runs up to D, or to its longest: a longer run may reach a loss that a
+    shorter one does not.
     """
     ours, theirs, seeds = _shared(results, arm, baseline)
     floors = {result.tokens: result.bigram_loss for result in results if result.pos == baseline}

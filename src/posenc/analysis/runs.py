@@ -169,7 +169,7 @@ def run_of(
     summary: Mapping[str, Any] | None,
     heads: tuple[Mapping[str, float], ...] = (),
 ) -> Run:
-    """A run from its configuration, validation rows and summary, None if it is unfinished.
+    """A run from its configuration, validation rows and summary (None while unfinished).
 
     Raises:
         UserError: if a value is missing or invalid, or the rows are not in order, or beyond the run's steps.

@@ -77,7 +77,7 @@ def values_of(override: Override) -> list[str]:
         _check_listed(override)
         values = list(override.sweep_string_iterator())
         if len(set(values)) < max(1, len(values)):
-            raise UserError(f"{override.input_line} has {'a value twice' if values else 'no values'}")
+            raise UserError(f"{override.input_line} has {'duplicates' if values else 'no values'}")
         return values
     value = override.value()
     return ["" if value is None else str(value)]
@@ -230,7 +230,7 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
     runs = math.prod(len(values_of(override)) for override in overrides if override.is_sweep_override())
     if runs > MAX_RUNS:
-        raise UserError(f"these are {runs:,} runs: a sweep has at most {MAX_RUNS:,}")
+        raise UserError(f"this sweep has {runs:,} runs; the maximum is {MAX_RUNS:,}")
     swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
     first = (f"{override.key_or_group}={values_of(override)[0]}" for override in swept)
     values: Any = OmegaConf.to_container(composed(conf, [*fixed, *first])[0], resolve=True, throw_on_missing=True)

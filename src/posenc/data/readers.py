@@ -96,7 +96,7 @@ def _matches(pattern: Path) -> list[Path]:
     patterns = {pattern.parent, *(parent for parent in pattern.parents if glob.has_magic(str(parent)))}
     for folder in map(Path, itertools.chain(*(glob.iglob(f"{parent}/", recursive=True) for parent in patterns))):
         if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):
-            raise UserError(f"data.path={pattern} has no end: the link {folder} leads to a folder that contains it")
+            raise UserError(f"data.path={pattern} is a symlink loop: {folder} links to a folder that contains it")
         try:
             os.listdir(folder)  # glob silently skips folders that it cannot read
         except OSError as error:
@@ -121,7 +121,7 @@ def _refuse(error: OSError) -> NoReturn:
 def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
     """The text of one file, UTF-8, in chunks split at line ends; documents end with END.
 
-    But for the last document of a .txt file that does not end with the separator.
+    Except the last document of a .txt file that does not end with the separator.
 
     Raises:
         UserError: if the file cannot be read in the format given by its suffix.

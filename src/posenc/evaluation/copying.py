@@ -28,8 +28,8 @@ class Copying:
     """Losses in nats per token, on the validation split.
 
     Attributes:
-        first, second: on the same text, read for the first and for the second time in a window. The texts are half a
-            window long, evenly spaced over the validation split; the second half of either reading counts, so that both
+        first, second: on the first and the second occurrence of the same text in a window. The texts are half a
+            window long, evenly spaced over the validation split; the second half of either counts, so that both
             have some context.
         new, seen: on the validation windows, for targets whose ORDER preceding tokens have not occurred before in the
             window, and for the others.

@@ -27,7 +27,7 @@ class PositionScheme(nn.Module):
 
     A scheme that differs by layer overrides `layer`, and one that wraps another delegates to it.
 
-    `positions` is a (T,) tensor of integers from 0 on, shifted or gapped as you like; tables of angles end at 2^20.
+    `positions` is a (T,) tensor of non-negative integers, with any offset or gaps; angle tables end at 2^20.
 
     Attributes:
         max_length: the maximum sequence length, None if there is no limit.

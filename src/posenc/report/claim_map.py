@@ -121,7 +121,7 @@ def _backbone(
     longest = [result for result in backbone if result not in both and result.tokens == max(run.tokens for run in both)]
     hollow = {**alternatives, **{runs[0].pos: runs for runs in by_arm(longest)}}
     figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
-    written.insert(0, f"![Final loss over the tokens of a run](losses-{corpus}.png)")
+    written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
     if sum(0 < point.advantage.value < math.inf for point in points) > 1:  # else a map has nothing to show
         factors = {
             study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)
@@ -129,7 +129,7 @@ def _backbone(
         }
         factors |= {name: found for name, found in against.items() if len(found) == 1}
         figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
-        written.append(f"![N over the baseline's tokens]({corpus}.png)")
+        written.append(f"![N against baseline tokens]({corpus}.png)")
     return [*written, *levels(backbone, ngrams), *one_factor(changed, unit)]
 
 

@@ -43,7 +43,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         "A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have "
         "occurred before. Second minus first occurrence: the loss on text that is repeated in the window, at its "
         "second occurrence, minus that at its first. Novel and repeated context: the loss on the validation windows, "
-        "for targets whose three preceding tokens have not occurred before in the window, and for those whose have "
+        "for targets whose three preceding tokens have not occurred before in the window, and for the rest "
         f"({share:.0%} of all). Own and other text before: the loss on the targets in the last quarter of these "
         "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
         "elsewhere in the split. In nats per token, by seed.",
@@ -67,7 +67,7 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
     head = (*ARM, *(f"{far} back" for far in apart))
     return [
         "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
-        "each validation window if that eighth is also copied to so many tokens earlier, minus that without the copy. "
+        "each validation window with a copy of that eighth so many tokens earlier, minus that without it. "
         "In nats per token, by seed; only for runs whose checkpoints still existed when this measure was added.",
         markdown(Table("", head, cells)),
     ]

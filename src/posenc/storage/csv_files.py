@@ -86,7 +86,7 @@ def read_csv(file: Path) -> list[dict[str, str]]:
     except csv.Error as error:
         raise UserError(f"{file} cannot be read: {error}") from error
     if len(set(columns)) < len(columns):
-        raise UserError(f"{file} cannot be read: it has a column twice")
+        raise UserError(f"{file} cannot be read: duplicate column")
     for number, row in enumerate(rows, 1):
         if None in row or None in row.values():
             raise UserError(f"{file} cannot be read: row {number} has more or fewer cells than the header")

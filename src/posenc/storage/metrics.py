@@ -58,13 +58,13 @@ LOGGED = (
     ),
     Metric(
         "previous_token", "previous-token score", "",
-        "the attention that a token gives to the token before it (previous-token head, Olsson et al. 2022)",
+        "attention weight on the previous token (previous-token head, Olsson et al. 2022)",
         "mean over the second half of fixed validation windows, for the highest-scoring head; uniform attention over n "
         "tokens scores 1/n", True,
     ),
     Metric(
         "induction", "induction score", "",
-        "the attention that a token gives to the token that followed its earlier occurrence (prefix matching, Olsson "
+        "attention weight on the token that followed the current token earlier (prefix matching, Olsson "
         "et al. 2022)",
         "mean over the second half of repeated random sequences, for the highest-scoring head", True,
     ),
@@ -76,7 +76,7 @@ LOGGED = (
     ),
     Metric(
         "val_loss_se", "standard error of the validation loss", "nats per token",
-        "uncertainty of the mean over the validation windows as an estimate of that over the whole validation text",
+        "uncertainty of the mean over the validation windows as an estimate for the whole validation split",
         "standard deviation over validation batches, over the square root of their number; all runs use the same "
         "windows, so differences between runs are more precise than this",
     ),
@@ -90,7 +90,7 @@ DERIVED = (
     ),
     Metric(
         "steps", "steps to a loss", "", "the first step at which the running minimum of the validation loss is at or "
-        "under that loss",
+        "below that loss",
         "interpolated between validations; not reached if it never is",
     ),
     Metric(

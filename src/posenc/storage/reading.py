@@ -112,7 +112,7 @@ def _unique(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     mapping: dict[Any, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise ValueError(f"it has the key {key} twice")
+            raise ValueError(f"duplicate key {key}")
         mapping[key] = value
     return mapping
 

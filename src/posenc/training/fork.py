@@ -63,7 +63,7 @@ def _latest(folder: Path, shared: int) -> Path:
             return file
     steps = " and ".join(str(checkpoint_files.step(file)) for file in reversed(every)) or "none"
     raise UserError(
-        f"its learning rate is this run's up to step {shared}, and it has no checkpoint that early (steps: {steps})"
+        f"the learning rates agree up to step {shared}, and it has no checkpoint that early (steps: {steps})"
     )
 
 
