@@ -11,11 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.config_store import ConfigStore
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus
-from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from posenc.compat import basic_launcher
 from posenc.config.command_line import prepare_streams
@@ -25,14 +22,6 @@ from posenc.errors import Stopped, UserError, needed_for
 from posenc.sweeps.callback import progress, record_failure, unfinished_run
 
 BasicLauncher: Any = basic_launcher()
-
-
-class RegisterJoblib(SearchPathPlugin):
-    """Registers hydra/launcher=joblib after all packages, so that it replaces another launcher of that name."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:  # noqa: ARG002
-        node = {"_target_": "hydra_plugins.posenc_joblib.Processes", "n_jobs": -1}
-        ConfigStore.instance().store(group="hydra/launcher", name="joblib", node=node, provider="posenc")
 
 
 class Processes(BasicLauncher):

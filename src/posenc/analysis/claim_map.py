@@ -65,6 +65,17 @@ class Point:
         """The baseline's loss minus the arm's, seed by seed, mean; None if no seed of the arm has a run of D tokens."""
         return float(np.mean([self.losses[seed] - loss for seed, loss in self.own.items()])) if self.own else None
 
+    @property
+    def has_ratio(self) -> bool:
+        """Whether every seed has an N."""
+        return 0 < self.advantage.value < math.inf
+
+    @property
+    def bound(self) -> float:
+        """N, or a bound of it: the geometric mean over seeds, with its bound for a seed that has no N."""
+        values = [{math.inf: self.above, 0: self.below}.get(value, value) for value in self.by_seed.values()]
+        return math.exp(np.log(values).mean())
+
 
 def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
     """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name.
@@ -303,4 +314,4 @@ def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
 
 def finite(points: Sequence[Point]) -> list[Point]:
     """Those off the plateau at which every seed has an N."""
-    return [point for point in points if not point.plateau and 0 < point.advantage.value < math.inf]
+    return [point for point in points if point.has_ratio and not point.plateau]

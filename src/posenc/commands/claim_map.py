@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
 from posenc.config.command_line import Arguments, folder_override, quoted
@@ -12,8 +12,6 @@ from posenc.errors import printable
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Finished, Study
-    from posenc.data.cache import Tokens
-    from posenc.evaluation.load import Trained
 
 ORDERS = (2, 3, 4, 5)
 """Orders of the n-gram models on the upper axis, as far as the vocabulary allows."""
@@ -110,14 +108,8 @@ def measure_copying(study: "Study", finished: "Sequence[Finished]", cache: Path)
     from posenc.analysis.results import CopyingRow, DistanceRow
     from posenc.evaluation.copying import at_distances, copying
 
-    def measured(trained: "Trained", tokens: "Tokens") -> list[tuple[float, ...]]:
-        return [tuple(round(value, 5) for value in astuple(copying(trained, tokens)))]
-
-    def by_distance(trained: "Trained", tokens: "Tokens") -> list[tuple[int, float]]:
-        return [(distance, round(loss, 5)) for distance, loss in at_distances(trained, tokens).items()]
-
-    add_evaluations(study, finished, cache, "copying.csv", CopyingRow, measured)
-    add_evaluations(study, finished, cache, "distances.csv", DistanceRow, by_distance)
+    add_evaluations(study, finished, cache, "copying.csv", CopyingRow, lambda *of: [astuple(copying(*of))])
+    add_evaluations(study, finished, cache, "distances.csv", DistanceRow, lambda *of: at_distances(*of).items())
 
 
 def measure_heads(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
@@ -125,9 +117,8 @@ def measure_heads(study: "Study", finished: "Sequence[Finished]", cache: Path) -
     from posenc.analysis.results import RemovedHeadRow
     from posenc.evaluation.ablation import copying_without_heads
 
-    def measured(trained: "Trained", tokens: "Tokens") -> Iterator[tuple[float, ...]]:
-        for (layer, head), losses in copying_without_heads(trained, tokens).items():
-            yield layer, head, *(round(loss, 5) for loss in losses)
+    def measured(*of: Any) -> Iterator[tuple[float, ...]]:
+        return ((*head, *losses) for head, losses in copying_without_heads(*of).items())
 
     add_evaluations(study, finished, cache, "removed_heads.csv", RemovedHeadRow, measured)
 
@@ -137,8 +128,8 @@ def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path) 
     from posenc.analysis.results import BlockRow
     from posenc.evaluation.blocks import block_losses
 
-    def measured(trained: "Trained", tokens: "Tokens") -> list[tuple[list[float]]]:
-        return [([round(loss, 4) for loss in block_losses(trained, tokens)],)]
+    def measured(*of: Any) -> list[tuple[list[float]]]:
+        return [([round(loss, 4) for loss in block_losses(*of)],)]
 
     add_evaluations(study, finished, cache, "blocks.csv", BlockRow, measured)
 

@@ -90,7 +90,8 @@ def add_evaluations(
     """Add what is measured on the model of each finished run, if it is a trial or of the backbone, to a table.
 
     Args:
-        evaluate: from a model and its validation text to rows, without the columns that identify the run.
+        evaluate: from a model and its validation text to rows, without the columns that identify the run; losses are
+            rounded to 5 digits.
     """
     from posenc.analysis.results import BACKBONE, SEARCH
     from posenc.evaluation.load import load
@@ -102,7 +103,8 @@ def add_evaluations(
         try:
             with resource_errors():
                 trained = load(Path(run.source))
-                rows = [kind(*result.key, *values) for values in evaluate(trained, trained.validation_text(cache))]
+                found = evaluate(trained, trained.validation_text(cache))
+                rows = [kind(*result.key, *map(_rounded, values)) for values in found]
             if undefined := {column for row in rows for column, value in vars(row).items() if value != value}:
                 raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN")
             return rows
@@ -111,3 +113,7 @@ def add_evaluations(
             return []
 
     add_rows(study, finished, name, kind, evaluated)
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 5) if isinstance(value, float) else value

@@ -9,8 +9,6 @@ from posenc.config.command_line import Arguments
 
 if TYPE_CHECKING:
     from posenc.analysis.study import Finished, Study
-    from posenc.data.cache import Tokens
-    from posenc.evaluation.load import Trained
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,10 +37,7 @@ def ablate(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
     from posenc.analysis.results import AblationRow
     from posenc.evaluation.ablation import losses_without
 
-    def losses(trained: "Trained", tokens: "Tokens") -> list[tuple[int, float]]:
-        return [(offset, round(loss, 5)) for offset, loss in losses_without(trained, tokens).items()]
-
-    add_evaluations(study, finished, cache, "ablation.csv", AblationRow, losses)
+    add_evaluations(study, finished, cache, "ablation.csv", AblationRow, lambda *of: losses_without(*of).items())
 
 
 if __name__ == "__main__":

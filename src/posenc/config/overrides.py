@@ -155,17 +155,7 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
         HydraException: if the choices do not compose.
     """
     overrides, groups = parsed(arguments), choices_in(conf)
-    chosen = {
-        f"{'+' if override.is_add() else ''}{override.key_or_group}": values_of(override)
-        for override in overrides
-        if override.key_or_group in groups or override.key_or_group.startswith("hydra/")
-    }
-    first = {group: choices[0] for group, choices in chosen.items()}
-    swept = [(group, choice) for group, choices in chosen.items() if len(choices) > 1 for choice in choices]
-    keys: dict[str, set[str]] = {}
-    for group, choice in swept or list(first.items())[:1] or [("seed", "0")]:
-        config = with_hydra(conf, [f"{key}={value}" for key, value in {**first, group: choice}.items()])
-        keys[f"{group}={choice}"] = {key for key in _dotted(OmegaConf.to_container(config)) if "._" not in key}
+    keys = _keys_by_choice(overrides, groups, conf)
     for override in overrides:
         key = override.key_or_group
         if override.is_add() or key in groups or key.startswith("hydra/"):
@@ -178,6 +168,22 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
         if lacking:
             return f"{key} is not a key with {lacking[0]}: use separate sweeps"
     return None
+
+
+def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf: Path) -> dict[str, set[str]]:
+    """The keys of the configuration with each choice of a sweep, by group=choice; else with the first of any group."""
+    chosen = {
+        f"{'+' if override.is_add() else ''}{override.key_or_group}": values_of(override)
+        for override in overrides
+        if override.key_or_group in groups or override.key_or_group.startswith("hydra/")
+    }
+    first = {group: choices[0] for group, choices in chosen.items()}
+    swept = [(group, choice) for group, choices in chosen.items() if len(choices) > 1 for choice in choices]
+    keys: dict[str, set[str]] = {}
+    for group, choice in swept or list(first.items())[:1] or [("seed", "0")]:
+        config = with_hydra(conf, [f"{key}={value}" for key, value in {**first, group: choice}.items()])
+        keys[f"{group}={choice}"] = {key for key in _dotted(OmegaConf.to_container(config)) if "._" not in key}
+    return keys
 
 
 def _dotted(tree: object, prefix: str = "") -> Iterator[str]:

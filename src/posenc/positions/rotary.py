@@ -33,6 +33,8 @@ class Rotary(PositionScheme):
             base is not positive.
     """
 
+    table: type[AngleTable] | type[TrainedAngles] = AngleTable
+
     def __init__(
         self,
         head_dim: int,
@@ -52,7 +54,7 @@ class Rotary(PositionScheme):
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout} must be one of {', '.join(LAYOUTS)}")
         self.layout = layout
-        self.angles: AngleTable | TrainedAngles = AngleTable(frequencies(self.rotated, base))
+        self.angles = self.table(frequencies(self.rotated, base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
@@ -119,15 +121,7 @@ class TrainedFrequencies(Rotary):
     step changes fast and slow frequencies by the same factor. Angles are in float64, which MPS lacks.
     """
 
-    def __init__(
-        self,
-        head_dim: int,
-        base: float = 10_000.0,
-        layout: Layout = "half",
-        fraction: float = 1.0,
-    ) -> None:
-        super().__init__(head_dim, base, layout, fraction)
-        self.angles = TrainedAngles(frequencies(self.rotated, base))
+    table = TrainedAngles
 
     def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
         for weight in self.angles.parameters():

@@ -122,7 +122,7 @@ def _backbone(
     hollow = {**alternatives, **{runs[0].pos: runs for runs in by_arm(longest)}}
     figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
     written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
-    if sum(0 < point.advantage.value < math.inf for point in points) > 1:  # else a map has nothing to show
+    if sum(point.has_ratio for point in points) > 1:  # else a map has nothing to show
         factors = {
             study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)
             for setting, of_setting in changed.items()

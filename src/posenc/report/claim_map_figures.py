@@ -78,8 +78,8 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     _seeds_of(axes, main)
     _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
     for point in [point for point in main if not point.advantage.value][-1:]:
-        text = f"below {_bound(point):.2g}: not reached\nby RoPE's largest budget"
-        label(axes, text, (point.tokens, _bound(point)), (10, -8), ha="right", va="top", fontsize=9, color=_MAIN)
+        text = f"below {point.bound:.2g}: not reached\nby RoPE's largest budget"
+        label(axes, text, (point.tokens, point.bound), (10, -8), ha="right", va="top", fontsize=9, color=_MAIN)
     measured = {name: points for name, points in others.items() if points}
     markers = hollow(measured)
     middle = (len(measured) - 1) / 2
@@ -91,7 +91,7 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
             for at, marker in _marks(point, "v", "", "^"):
                 axes.plot(point.tokens, at, marker, **style)
     drawn = itertools.chain(main, *measured.values())
-    axes.update_datalim([(point.tokens, _bound(point)) for point in drawn])  # matplotlib leaves out what is moved
+    axes.update_datalim([(point.tokens, point.bound) for point in drawn])  # matplotlib leaves out what is moved
     axes.set_yscale("log")
     _ratios(axes.yaxis)
     axes.set_ylim(min(0.6, axes.get_ylim()[0]), 1.1 * axes.get_ylim()[1])
@@ -99,17 +99,11 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     axes.margins(x=0.06)
 
 
-def _bound(point: Point) -> float:
-    """N, or a bound of it: the geometric mean over seeds, with its bound for a seed that has no N."""
-    seeds = [{math.inf: point.above, 0: point.below}.get(value, value) for value in point.by_seed.values()]
-    return math.exp(np.log(seeds).mean())
-
-
 def _marks(point: Point, lower: str, finite: str, higher: str) -> list[tuple[float, str]]:
     """N or its bound with the marker of an upper bound, of N, or of a lower bound; both bounds if seeds disagree."""
     if {0, math.inf} <= set(point.by_seed.values()):
         return [(point.below, lower), (point.above, higher)]
-    return [(_bound(point), {math.inf: higher, 0: lower}.get(point.advantage.value, finite))]
+    return [(point.bound, {math.inf: higher, 0: lower}.get(point.advantage.value, finite))]
 
 
 def _ratios(axis: Any) -> None:
@@ -121,7 +115,7 @@ def _ratios(axis: Any) -> None:
 def _line(axes: Any, points: Sequence[Point], name: str, **style: Any) -> None:
     """A labelled line through the finite points."""
     name = f"{name}, {formatting.seeds_from([point.advantage.seeds for point in points])}"
-    known = [point for point in points if 0 < point.advantage.value < math.inf]
+    known = [point for point in points if point.has_ratio]
     axes.plot([point.tokens for point in known], [point.advantage.value for point in known], label=name, **style)
 
 

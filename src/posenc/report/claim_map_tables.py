@@ -75,9 +75,9 @@ def ratio(point: Point, unit: int) -> str:
     Args:
         unit: tokens in a unit of budget.
     """
-    value, each = point.advantage.value, sorted(point.by_seed.values())
-    if 0 < value < math.inf:
-        return f"{value:.2f}{formatting.bounds(point.advantage)}, {formatting.seeds(len(each))}"
+    each = sorted(point.by_seed.values())
+    if point.has_ratio:
+        return f"{point.advantage.value:.2f}{formatting.bounds(point.advantage)}, {formatting.seeds(len(each))}"
     texts = [f"{n:.2f}" for n in each if 0 < n < math.inf]
     outside = {
         f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
