@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.data.batches import Batches, resident, validation_windows
+from posenc.data import batches as module
+from posenc.data.batches import Batches, resident, validation_noise, validation_windows
 from posenc.data.cache import Tokens
 
 TOKENS = Tokens(np.random.default_rng(0).integers(0, 256, 10_000).astype(np.uint8), "print")
@@ -28,6 +29,14 @@ def test_a_batch_is_the_same_whenever_it_is_asked_for(step, seed):
 def test_batches_never_change_between_versions():
     assert batches().starts(0).tolist() == [5157, 4891, 8634, 1628, 8873, 3061, 4553, 1029]
     assert batches().starts(123_456).tolist() == [8237, 1888, 6691, 325, 2470, 6979, 4469, 4741]
+    noise, fixed = replace(batches(), noise_per_token=2).noise(7), validation_noise(TOKENS, torch.zeros(2, 5), 2)
+    drawn = torch.stack([noise[0, 0], noise[-1, -1], fixed[0, 0], fixed[-1, -1]])
+    assert (drawn * 2**24).tolist() == [
+        [1462108, 14891531],
+        [15391207, 12871220],
+        [15454928, 2856262],
+        [6410009, 1019935],
+    ]
 
 
 def test_seed_step_and_corpus_each_change_the_batch():
@@ -71,6 +80,8 @@ def test_validation_windows_are_fixed_spread_and_do_not_overlap():
     windows = validation_windows(TOKENS, 10, 100)
     assert windows.shape == (10, 100)
     assert torch.equal(windows, validation_windows(TOKENS, 10, 100))
+    for window, ids in ((windows[0], TOKENS.ids[:100]), (windows[-1], TOKENS.ids[-100:])):
+        assert window.tolist() == ids.tolist()
     assert validation_windows(TOKENS, 1000, 100).shape == (100, 100)
     assert torch.equal(validation_windows(TOKENS, 1000, 100).flatten(), torch.tensor(TOKENS.ids.astype(int)))
 
@@ -83,6 +94,17 @@ def test_tokens_kept_on_the_device_give_the_same_batches(dtype):
     on_device = replace(on_disk, resident=resident(on_disk.tokens, torch.device("cpu")))
     for step in range(20):
         assert torch.equal(on_device.batch(step, 1, 2), on_disk.batch(step, 1, 2))
+
+
+def test_a_split_is_copied_to_the_device_whole_in_however_many_parts(monkeypatch):
+    monkeypatch.setattr(module, "UPLOAD", 3_000)
+    assert resident(TOKENS, torch.device("cpu")).tolist() == TOKENS.ids.tolist()
+
+
+def test_the_two_random_numbers_of_a_token_are_independent():
+    """One chooses whether a token is masked, the other what it becomes."""
+    one, other = replace(batches(size=64, window=100), noise_per_token=2).noise(0).flatten(0, 1).T
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.05  # four standard errors
 
 
 def test_a_cpu_reads_the_file_where_it_is():

@@ -75,6 +75,11 @@ def other_format(folder: Path) -> None:
     (folder / META).write_text(json.dumps({**meta, "format": 0}))
 
 
+def other_text(folder: Path) -> None:
+    meta = json.loads((folder / META).read_text())
+    (folder / META).write_text(json.dumps({**meta, "fingerprint": "another"}))
+
+
 def pipe_for_meta(folder: Path) -> None:
     drop_meta(folder)
     os.mkfifo(folder / META)
@@ -85,7 +90,7 @@ def pipe_for_tokens(folder: Path) -> None:
     os.mkfifo(folder / TOKENS)
 
 
-DAMAGES = [flip_a_bit, cut_short, drop_meta, garble_meta, other_format, pipe_for_meta, pipe_for_tokens]
+DAMAGES = [flip_a_bit, cut_short, drop_meta, garble_meta, other_format, other_text, pipe_for_meta, pipe_for_tokens]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -4,6 +4,7 @@ import codecs
 import gzip
 import json
 import lzma
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posenc.data import readers
 from posenc.data.corpora import SPLITS, HubCut, HubHeldOut, HubSplits, KingJamesBible, TextFiles, cut_stream
 from posenc.data.readers import would_find
 from posenc.errors import UserError
@@ -110,6 +112,27 @@ def test_equal_text_has_an_equal_fingerprint_wherever_it_lies(tmp_path):
     assert fingerprint != TextFiles(str(other)).fingerprint()
     assert fingerprint != TextFiles(str(one), separator="<|end|>").fingerprint()
     other.write_bytes(one.read_bytes())
+
+
+@given(
+    st.lists(st.text("a\0", max_size=9).map(str.encode), max_size=9),
+    st.lists(st.integers(0, 60), max_size=2).map(sorted),
+)
+def test_a_part_ends_at_the_first_mark_from_its_cut_on(chunks, cuts):
+    """By the definition, on the whole text at once."""
+    text, ends = b"".join(chunks), [0]
+    for cut in cuts:
+        found = text.find(b"\0", max(ends[-1], cut - 1))
+        ends.append(found + 1 if found >= 0 else len(text))
+    pieces = list(cut_stream(chunks, cuts, b"\0"))
+    parts = [b"".join(piece for number, piece in pieces if number == part) for part in range(len(ends))]
+    assert parts == [text[first:end] for first, end in zip(ends, [*ends[1:], len(text)], strict=True)]
+
+
+@pytest.mark.parametrize(("count", "mark"), [(19, b" "), (20, b"\n")])
+def test_a_text_of_fewer_than_20_lines_is_cut_between_words(count, mark, tmp_path):
+    (tmp_path / "a.txt").write_text("a line\n" * count)
+    assert TextFiles(str(tmp_path)).survey.mark == mark
 
 
 @given(st.lists(st.binary(max_size=30), max_size=20), st.integers(0, 300), st.integers(0, 300))
@@ -270,10 +293,22 @@ def test_streams_that_are_compressed_one_after_the_other_are_one_text_or_refused
             assert everything(TextFiles(str(tmp_path))) == b"text" * 1000
 
 
+def test_zeros_after_a_long_compressed_stream_are_padding(monkeypatch, tmp_path):
+    monkeypatch.setattr(readers, "CHUNK", 64)  # which is read at the file's end
+    text = b"".join(f"{number} ".encode() for number in range(500))
+    (tmp_path / "a.xz").write_bytes(lzma.compress(text) + b"\0" * 8)
+    assert everything(TextFiles(str(tmp_path))) == text
+
+
 @pytest.mark.parametrize("pack", [gzip, lzma])
 def test_zeros_after_a_compressed_stream_are_padding(pack, tmp_path):
     (tmp_path / f"a.{'gz' if pack is gzip else 'xz'}").write_bytes(pack.compress(b"text") + b"\0" * 512)
     assert everything(TextFiles(str(tmp_path))) == b"text"
+
+
+def test_a_line_without_a_record_is_no_document(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": "two"}\n \n')
+    assert everything(TextFiles(str(tmp_path))) == b"one\0two\0"
 
 
 def test_a_separator_that_no_line_has_is_refused(tmp_path):
@@ -309,7 +344,8 @@ def test_a_local_dataset_is_known_by_its_contents_and_not_by_its_path(tmp_path):
 def test_a_corpus_on_the_hub_is_known_by_its_name_its_revision_and_its_limit_and_not_by_how_it_is_loaded():
     one = HubHeldOut("a/b", revision="0f")
     assert replace(one, streaming=True).fingerprint() == one.fingerprint()
-    for other in ({"revision": None}, {"revision": "1f"}, {"path": "a/c"}, {"limit": 9}):
+    others = ({"name": "c"}, {"field": "body"}, {"documents": False}, {"held_out": 9})
+    for other in ({"revision": None}, {"revision": "1f"}, {"path": "a/c"}, {"limit": 9}, *others):
         assert replace(one, **other).fingerprint() != one.fingerprint(), other
 
 
@@ -339,6 +375,7 @@ def test_a_text_that_changes_while_it_is_read_is_not_taken_for_what_it_was(tmp_p
     file.write_text("before " * 100)
     corpus = TextFiles(str(file))
     corpus.fingerprint()
-    file.write_text("after " * 100)
+    file.write_text("behind " * 100)  # as long as before
+    os.utime(file, (0, 0))
     with pytest.raises(UserError, match="a.txt changed while"):
         list(corpus.stream("train"))

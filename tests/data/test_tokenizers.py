@@ -42,6 +42,17 @@ def test_documents_encoded_in_parallel_have_the_tokens_of_each_alone(pairs, docu
     assert np.array_equal(together, np.concatenate([encoded(pairs, document.encode()) for document in documents]))
 
 
+def test_a_chunk_of_many_lines_keeps_every_line(pairs):
+    text = "".join(f"{number}\n" for number in range(1000))
+    assert pairs.decode(encoded(pairs, text.encode())) == text
+
+
+def test_the_end_of_a_document_is_a_token_of_its_own_whatever_is_before_it():
+    tokenizer = BytePairs(258)
+    tokenizer.train([b"x.!\0" * 99])
+    assert encoded(tokenizer, b"x.!\0")[-1] == encoded(tokenizer, b"\0")
+
+
 def test_an_empty_row_of_a_corpus_is_no_token(tmp_path):
     from posenc.data.corpora import HubSplits
     from posenc.data.prepare import prepare
