@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from posenc.analysis import attention_heads
+from posenc.analysis.arms import Arm
 from posenc.report import sentences
 from tests.analysis.synthetic import panels, run, sweep
 
@@ -44,6 +45,15 @@ def test_heads_that_were_measured_once_have_no_analysis():
     one = run("rope", 0, head_at=100)
     one.curve["previous_token"][:-1] = np.nan
     assert panels(sweep(one, run("sinusoidal", 0, head_at=200)))[0].heads is None
+
+
+def test_the_heads_shown_are_those_of_the_first_run_s_last_measurement_counted_from_1():
+    place = {"layer": 1.0, "head": 0.0}
+    of_seed = [({"step": 10.0, **place, "1": 0.1}, {"step": 20.0, **place, "1": score}) for score in (0.7, 0.9)]
+    runs = [replace(run("rope", seed, head_at=60), heads=heads) for seed, heads in enumerate(of_seed)]
+    found = attention_heads.analyse_heads([Arm("rope", tuple(runs))], None)
+    assert found is not None
+    assert found.heads == ({"scheme": "rope", "layer": 2, "head": 1, "scores": {"1": 0.7}},)
 
 
 def test_a_truncated_run_has_no_heads_of_later_steps():

@@ -143,7 +143,7 @@ def test_a_loss_outside_the_budgets_gives_a_lower_bound_or_nothing():
     below_the_smallest = level(backbone(), "rope", "sinusoidal", 2.15)
     assert below_the_smallest is not None
     assert (below_the_smallest.bound, below_the_smallest.ratio.interval) == (True, None)
-    assert below_the_smallest.ratio.value < 1.6
+    assert below_the_smallest.ratio.value == pytest.approx(2 ** (0.053 / 0.2))  # to RoPE's smallest budget, with seed 1
     assert level(backbone(), "rope", "sinusoidal", 0.5) is None
     assert level(backbone(), "rope", "sinusoidal", 2.3) is None  # the sinusoid has that loss before its smallest budget
     late = [run for run in backbone() if run.pos == "rope" or run.tokens > 8 * UNIT]
@@ -208,6 +208,20 @@ def test_two_seeds_give_figures_and_no_interval():
 def test_a_baseline_on_the_plateau_of_the_bigram_model_is_marked():
     points = advantage([result(**vars_of(r), bigram_loss=2.0) for r in backbone()], "rope", "sinusoidal")
     assert [point.plateau for point in points] == [True, True, False, False, False]
+
+
+def test_one_seed_on_the_plateau_marks_the_budget():
+    runs = [replace(run, val_loss=2.55) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
+    assert [point.plateau for point in advantage(runs, "rope", "sinusoidal")] == [False, False, True, False, False]
+
+
+def test_the_bounds_of_n_are_those_of_the_budgets_that_every_seed_has():
+    """RoPE was trained on 1 to 16 units, with seed 1 on 2 to 8."""
+    runs = [
+        run for run in backbone(seeds=2) if run.seed == 0 or 2 * UNIT <= run.tokens <= 8 * UNIT or run.pos != "rope"
+    ]
+    (point,) = (one for one in advantage(runs, "rope", "sinusoidal") if one.tokens == 4 * UNIT)
+    assert (point.above, point.below) == (4 / 2, 4 / 8)
 
 
 def test_where_the_bigram_model_is_unknown_nothing_is_on_its_plateau():

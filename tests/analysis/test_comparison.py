@@ -153,6 +153,12 @@ def test_of_a_seed_trained_twice_the_newest_finished_run_counts():
     stopped = replace(run("rope", 0, upto=20, finished=False), source="rope/0-3")
     (panel,) = panels(sweep(again, stopped, first, run("sinusoidal", 0)))
     assert [kept.source for kept in arm(panel, "rope").runs] == ["rope/0-2"]
+    tenth = replace(first, source="rope/0-10")
+    (panel,) = panels(sweep(tenth, again, run("sinusoidal", 0)))
+    assert [kept.source for kept in arm(panel, "rope").runs] == ["rope/0-10"]
+    dated = replace(again, summary={**again.summary, "date": "2026-11-25"})
+    (panel,) = panels(sweep(dated, tenth, run("sinusoidal", 0)))
+    assert [kept.source for kept in arm(panel, "rope").runs] == ["rope/0-2"]
     assert "rope, seed 0 exists more than once; rope/0-2, the newest, is used" in panel.notices
 
 
@@ -274,6 +280,30 @@ def test_runs_still_going_are_compared_as_far_as_all_have_come():
     assert "rope, seed 0 is not finished: step 120 of 300" in panel.notices
     assert arm(panel, "rope").thresholds[-1].in_steps.value == pytest.approx(2, rel=0.05)
     assert "after the first 120 steps" in sentences.verdict(panel)
+
+
+@pytest.mark.parametrize(("upto", "compared"), [(30, False), (40, True)])
+def test_runs_still_going_are_compared_from_four_validations_on(upto, compared):
+    (panel,) = panels(sweep(*(run(scheme, 0, upto=upto, finished=False) for scheme in ("rope", "sinusoidal"))))
+    assert bool(panel.rivals) == compared
+    assert ("fewer than 4 validations so far: no speed-up yet" in panel.notices) != compared
+
+
+def test_a_finished_comparison_has_a_result_however_few_its_validations():
+    (panel,) = panels(sweep(*(run(scheme, 0, upto=30) for scheme in ("rope", "sinusoidal"))))
+    assert panel.rivals
+
+
+def test_a_baseline_that_alone_is_finished_waits_for_the_others():
+    runs = [run("rope", 0, upto=120, finished=False), run("none", 0, upto=200, finished=False), run("sinusoidal", 0)]
+    (panel,) = panels(sweep(*runs))
+    assert (panel.budget, panel.provisional) == (120, True)
+
+
+def test_a_run_that_diverged_counts_in_its_own_setting_alone():
+    runs = [run(scheme, 0, setting={"model": model}) for model in ("a", "b") for scheme in ("rope", "sinusoidal")]
+    found = panels(replace(sweep(*runs), diverged=(run("rope", 1, setting={"model": "b"}),)))
+    assert [arm(panel, "rope").diverged for panel in found] == [0, 1]
 
 
 def test_once_every_scheme_has_a_finished_run_the_others_are_left_out():

@@ -1,9 +1,13 @@
 """Longer windows over seeds."""
 
+import math
+
 import numpy as np
 import pytest
 
+from posenc.analysis.arms import Arm
 from posenc.analysis.comparison import compare
+from posenc.analysis.extrapolation import extrapolation
 from posenc.report import csv_tables, figures, sentences
 from tests.analysis.synthetic import run, sweep, with_lengths
 
@@ -77,6 +81,20 @@ def test_positions_rise_from_the_first_to_the_last_and_none_comes_twice():
     assert list(band.x) == sorted(set(band.x))
     assert band.x[0] == 1
     assert 1500 < band.x[-1] < 2048
+
+
+def test_a_bucket_of_positions_is_at_its_geometric_mean_with_the_loss_of_windows_of_the_training_length():
+    band = row("rope").by_position
+    assert band.x[:3].tolist() == pytest.approx([1, math.sqrt(2 * 4), math.sqrt(5 * 16)])
+    assert band.middle[0] == pytest.approx(2 * math.log(2) + 1)  # 2 bits at the training length, and 2.6 at 8 times
+
+
+def test_a_length_at_which_one_seed_has_no_entry_has_no_mean():
+    rope = [with_lengths(run("rope", seed), 0.1, rows) for seed, rows in enumerate((None, 400))]
+    found = extrapolation([Arm("rope", tuple(rope))])
+    assert found is not None
+    assert list(found.rows[0].bits) == [1.0, 1.25, 1.5]
+    assert (found.headline, found.context, found.lengths[1.5]) == (1.5, 256, 384)
 
 
 def test_the_tables_to_be_kept_hold_every_run_and_length():

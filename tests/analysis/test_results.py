@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from posenc.analysis.results import BACKBONE, SEARCH, defaults, key_of, result_of, share_rows
+from posenc.analysis.results import BACKBONE, SEARCH, defaults, head_rows, key_of, result_of, share_rows
 from posenc.analysis.study import Study
 from tests.analysis.synthetic import run
 from tests.conftest import ROOT
@@ -25,6 +25,10 @@ def setting(**changed):
 def test_own_hyperparameters_have_columns_and_make_no_other_setting():
     assert setting() == BACKBONE
     assert key_of(RUN, "text", DEFAULTS, [100])[5:] == (0.003, "", "1000")
+
+
+def test_the_tokens_of_a_run_are_those_of_its_batches():
+    assert key_of({**RUN, "context": 64, "batch_size": 32}, "text", DEFAULTS, [100])[4] == 300 * 32 * 64
 
 
 def test_a_setting_names_what_differs_from_the_experiment_and_from_the_files_of_its_choices():
@@ -64,8 +68,17 @@ def test_a_run_of_before_there_were_interventions_has_none():
 def test_a_run_is_a_row_whatever_its_n_gram_baseline(measured, kept):
     one = run("rope", 0, setting={**RUN, "data": "text", "text": "0123456789abcdef"})
     summary = {name: value for name, value in one.summary.items() if name != "bigram_loss"}
-    row = result_of(replace(one, summary={**summary, **measured}), DEFAULTS, [100])
+    row = result_of(replace(one, summary={**summary, "val_loss_se": 0.02, **measured}), DEFAULTS, [100])
     assert row.bigram_loss == pytest.approx(kept, nan_ok=True)
+    assert (row.val_loss, row.val_loss_se) == (pytest.approx(one.last_loss, abs=1e-6), pytest.approx(0.02))
+
+
+def test_the_row_of_a_layer_is_its_best_head_s_at_the_end_of_the_run():
+    scores = {(290, 0, 0): 0.9, (300, 0, 0): 0.2, (300, 0, 1): 0.4, (300, 0, 2): 0.3, (300, 1, 0): 0.1}
+    heads = tuple({"step": step, "layer": layer, "head": head, "1": one} for (step, layer, head), one in scores.items())
+    measured = replace(run("rope", 0, setting={**RUN, "data": "text", "text": "0123456789abcdef"}), heads=heads)
+    rows = head_rows(measured, result_of(measured, DEFAULTS, [100]))
+    assert [(row.layer, row.previous_token) for row in rows] == [(1, 0.4), (2, 0.1)]
 
 
 def test_the_share_of_a_run_is_that_of_its_first_and_last_validation_and_without_one_it_has_no_row(tmp_path):

@@ -36,7 +36,9 @@ def test_what_this_program_writes_is_read_without_a_word(tmp_path):
 
 def test_runs_on_one_text_are_compared_wherever_it_lies_and_whichever_sweep_asked_for_them(tmp_path):
     ours, theirs = (
-        f"{CONFIG}text: 0f\ndata: {{path: {path}}}\n".replace("rope}", f"rope, data: text, sweep: {name}}}")
+        f"{CONFIG}text: 0f\nlog_every: {len(path)}\nattention_every: {len(path)}\ndata: {{path: {path}}}\n".replace(
+            "rope}", f"rope, data: text, sweep: {name}}}"
+        )
         for name, path in (("positions", "./a.txt"), ("bases", "/home/a.txt"))
     )
     one, other = read_folder(write(tmp_path / "one", config=ours)), read_folder(write(tmp_path / "two", config=theirs))
@@ -135,6 +137,32 @@ def test_an_evaluation_in_longer_windows_is_read(tmp_path):
     sweep = read_folder(folder)
     assert sweep.notices == ()
     assert sweep.runs[1].lengths is not None
+
+
+def test_only_the_runs_with_the_best_hyperparameters_of_the_last_search_are_compared(tmp_path):
+    """The first seed has another learning rate; a whole number has no point in a run's setting."""
+    trials = [
+        {"pos": "rope", "optim.lr": lr, "val_loss": 1.0, "best": lr == 2.0, "seed": 9, "edge": ["optim.lr"]}
+        for lr in (1.0, 2.0, 3.0)
+    ]
+    folder = write(tmp_path, config=CONFIG.replace("seed: 0", "seed: 1\noptim: {lr: 2.0}"))
+    (folder / "search.json").write_text(json.dumps(trials))
+    sweep = read_folder(folder)
+    assert [run.seed for run in sweep.runs] == [1]
+    assert sweep.notices == (f"{folder}/rope/seed0-a is from an earlier search; left out",)
+    assert sweep.searched == ("optim.lr",)
+
+
+def test_the_precision_that_a_run_had_is_part_of_its_setting(tmp_path):
+    sweep = read_folder(write(tmp_path, summary=json.dumps({**SUMMARY, "precision": "bf16-mixed"})))
+    assert [run.setting.get("precision") for run in sweep.runs] == [None, "bf16-mixed"]
+
+
+def test_a_loss_is_lost_from_the_first_step_at_which_it_is(tmp_path):
+    metrics = METRICS.replace("4.0", "nan").replace("3.0", "nan")
+    sweep = read_folder(write(tmp_path, metrics=metrics))
+    assert "the validation loss is nan from step 10 on" in sweep.notices[0]
+    assert len(sweep.diverged) == 1
 
 
 @pytest.mark.parametrize(
