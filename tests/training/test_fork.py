@@ -42,6 +42,8 @@ def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_pa
     stable = train_here(tmp_path / "stable", *STABLE, "attention_every=40")
     forked = train_here(tmp_path / "forked", *COOLED, "attention_every=30", f"fork_from={stable}")
     assert [int(row["step"]) for row in read_csv(forked / "attention.csv")] == [30] * 4  # layers times heads
+    with pytest.raises(UserError, match=r"attention_every=40 \(here 20\)"):  # due at the checkpoint, of step 20
+        train_here(tmp_path / "refused", *COOLED, "attention_every=20", f"fork_from={stable}")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What a row of metrics.csv costs, and what is in it."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,10 +45,12 @@ class Run:
         strategy = SimpleNamespace(reduce=lambda losses, **_: 1.5 * losses)
         self.trainer: Any = SimpleNamespace(global_step=0, is_global_zero=False, strategy=strategy, world_size=2)
 
-    def train(self, *losses: float) -> None:
+    def train(self, *losses: float, clock: Any = None, seconds: float = 0) -> None:
         for loss in torch.tensor(losses):
             self.trainer.global_step += 1
             self.metrics.on_train_batch_start()
+            if clock is not None:
+                clock.now += seconds
             self.metrics.on_train_batch_end(self.trainer, self.module, {"loss": loss})
 
 
@@ -75,6 +78,48 @@ def test_a_row_in_which_a_run_was_stopped_has_the_losses_from_before(tmp_path):
     resumed.metrics.on_train_start(resumed.trainer, resumed.module)
     resumed.train(LOSSES[-1])
     assert resumed.metrics.row["train_loss"] == 4.5
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    """A clock that goes on only where it is told to."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("time.perf_counter", lambda: clock.now)
+    return clock
+
+
+def test_the_seconds_of_a_row_are_those_of_steps_and_its_speed_is_that_of_its_own(tmp_path, clock):
+    run = Run(tmp_path)
+    rows = []
+    for seconds in (1, 2, 4):
+        run.train(*LOSSES, clock=clock, seconds=seconds)
+        clock.now += 50  # a validation
+        rows.append((run.metrics.row["seconds"], run.metrics.row["tokens_per_s"]))
+    assert rows == [(3, 16), (9, 8), (21, 4)]  # of 16 tokens a step
+
+
+def test_a_row_in_which_a_run_was_stopped_has_the_seconds_from_before(tmp_path, clock):
+    stopped, resumed = Run(tmp_path), Run(tmp_path)
+    stopped.train(*LOSSES[:-1], clock=clock, seconds=1)
+    resumed.metrics.load_state_dict(stopped.metrics.state_dict())
+    clock.now += 50
+    resumed.trainer.global_step = stopped.trainer.global_step
+    resumed.train(LOSSES[-1], clock=clock, seconds=1)
+    assert (resumed.metrics.row["seconds"], resumed.metrics.row["tokens_per_s"]) == (3, 16)
+
+
+def test_validation_batches_count_by_their_share_of_the_targets_and_padding_not_at_all(tmp_path):
+    run = Run(tmp_path)
+    run.train(*LOSSES)
+    run.metrics.signals.asked = None
+    run.trainer.strategy = SimpleNamespace(reduce=lambda moments, **_: moments)
+    run.trainer.precision_plugin = SimpleNamespace(forward_context=nullcontext)
+    run.module.val_dataloader = lambda: [
+        (torch.tensor(loss), None, share) for loss, share in ((1, 0.25), (2, 0.75), (9, 0))
+    ]
+    run.module.validation_step = lambda batch, _: batch[0] * batch[2]
+    measured = run.metrics._validate(run.trainer, run.module)
+    assert measured == {"val_loss": 1.75, "val_loss_se": pytest.approx((0.25 * 1 + 0.75 * 4 - 1.75**2) ** 0.5)}
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
