@@ -177,6 +177,12 @@ def test_two_budgets_are_no_trend():
     assert trend(advantage(backbone(budgets=(1, 2, 4)), "rope", "sinusoidal")) is None
 
 
+def test_as_many_values_of_n_as_the_line_has_coefficients_are_no_trend():
+    points = advantage(backbone(seeds=2, budgets=(1, 2, 4, 8)), "rope", "sinusoidal")
+    apart = [replace(point, by_seed={seed: 1.6}) for point, seed in zip(points[1:], (0, 0, 1), strict=True)]
+    assert trend(apart) is None
+
+
 def test_a_gap_is_that_of_the_seeds_that_both_arms_have_at_a_budget():
     runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
     runs = [run for run in runs if (run.pos, run.seed, run.tokens) != ("rope", *SLOW[1:])]
@@ -259,6 +265,9 @@ def test_results_are_read_as_they_were_written(tmp_path):
     assert read_results(tmp_path / "runs.csv") == tuple(backbone())
     (tmp_path / "runs.csv").write_text(f"{table(Result, [])}wiki,backbone,rope,x,1,1,,,1,1,1,abc\n")
     with pytest.raises(UserError, match=r"runs.csv, row 1, column seed cannot be read"):
+        read_results(tmp_path / "runs.csv")
+    (tmp_path / "runs.csv").write_text(table(Result, [*backbone()[:2], backbone()[1]]))
+    with pytest.raises(UserError, match=r"runs.csv, row 3 repeats the run of an earlier row"):
         read_results(tmp_path / "runs.csv")
 
 

@@ -316,3 +316,5 @@ def test_once_every_scheme_has_a_finished_run_the_others_are_left_out():
 def test_seconds_from_two_machines_are_flagged():
     (panel,) = panels(sweep(run("rope", 0, hardware="fast"), run("sinusoidal", 0, hardware="slow")))
     assert "seconds are not comparable: the runs were on fast, slow" in panel.notices
+    assert not panel.one_machine
+    assert panels(pair())[0].one_machine

@@ -1,11 +1,14 @@
 """What share of an advantage an intervention explains."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from posenc.analysis.why import effect, share_of_advantage, steps_to_lowest
+from posenc.analysis.results import AblationRow, table
+from posenc.analysis.why import ablations, effect, share_of_advantage, steps_to_lowest
 
 LEVELS = (2.5, 1.1)
 
@@ -79,6 +82,27 @@ def test_steps_to_a_level_are_a_geometric_mean_over_seeds():
     found = effect({0: curve(1), 1: curve(4)}, arm(1), arm(5), (2.0,))
     assert found is not None
     assert found.steps[0] == pytest.approx(math.exp(5) / 2, rel=0.05)  # interpolated; the mean would be 93
+
+
+def test_masked_losses_are_means_over_seeds_by_budget_and_rising_loss(tmp_path):
+    def rows(pos: str, tokens: int, losses: dict[int, list[float]]) -> list[AblationRow]:
+        return [
+            AblationRow("text", "backbone", pos, seed, tokens, 0.003, "", "", offset, loss)
+            for offset, of_seeds in losses.items()
+            for seed, loss in enumerate(of_seeds)
+        ]
+
+    measured = [
+        *rows("rope", 200, {1: [2.0, 4.0], 0: [1.0, 2.0]}),
+        *rows("none", 100, {0: [1.9]}),
+        *rows("t5", 100, {0: [1.8]}),
+        *rows("alibi", 100, {1: [1.0]}),  # without the loss of the whole model
+    ]
+    (tmp_path / "ablation.csv").write_text(table(AblationRow, measured))
+    study: Any = SimpleNamespace(folder=tmp_path)
+    found = ablations(study)
+    assert [one.row.pos for one in found] == ["t5", "none", "rope"]
+    assert {offset: one.value for offset, one in found[-1].losses.items()} == {0: 1.5, 1: 3.0}
 
 
 def test_two_seeds_have_no_interval():

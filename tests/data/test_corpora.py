@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posenc.data import readers
@@ -114,6 +114,7 @@ def test_equal_text_has_an_equal_fingerprint_wherever_it_lies(tmp_path):
     other.write_bytes(one.read_bytes())
 
 
+@example([b"a\0", b"b\0"], [2])  # a document, and with it a chunk, that ends at the cut
 @given(
     st.lists(st.text("a\0", max_size=9).map(str.encode), max_size=9),
     st.lists(st.integers(0, 60), max_size=2).map(sorted),

@@ -97,6 +97,14 @@ def test_a_text_shorter_than_a_length_has_no_entry_there():
     entries = at_lengths(trained(Rotary(8)), text(100))
     assert [entry.no_entry for entry in entries] == [""] * 5 + ["the validation split has only 100 tokens"]
     assert entries[-2].windows == 1
+    assert at_lengths(trained(Rotary(8)), text(8 * CONTEXT + 1))[-1].windows == 1
+
+
+def test_a_model_whose_loss_is_not_a_number_has_no_entry():
+    one = trained(Rotary(8))
+    next(one.model.parameters()).data[:] = float("nan")
+    for entry in at_lengths(one, text(3000)):
+        assert (entry.nats_per_token, entry.no_entry) == (None, "its loss is NaN, infinite or very large")
 
 
 def test_the_run_s_own_windows_give_the_run_s_own_loss():
