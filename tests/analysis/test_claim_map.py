@@ -8,6 +8,7 @@ import pytest
 from posenc.analysis.claim_map import (
     Point,
     advantage,
+    finite,
     growth,
     level,
     levels_of_arm,
@@ -212,8 +213,11 @@ def test_two_seeds_give_figures_and_no_interval():
 
 
 def test_a_baseline_on_the_plateau_of_the_bigram_model_is_marked():
-    points = advantage([result(**vars_of(r), bigram_loss=2.0) for r in backbone()], "rope", "sinusoidal")
+    runs = [result(**vars_of(run), bigram_loss=2.0) for run in backbone()]
+    points = advantage(runs, "rope", "sinusoidal")
+    assert off_plateau(runs) == [run for run in runs if run.val_loss < 1.9]
     assert [point.plateau for point in points] == [True, True, False, False, False]
+    assert finite(points) == list(points[2:])
 
 
 def test_one_seed_on_the_plateau_marks_the_budget():

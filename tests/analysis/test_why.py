@@ -43,6 +43,7 @@ def test_an_arm_that_does_harm_never_comes_to_the_origin_s_loss():
 
 def test_a_reference_without_an_advantage_gives_no_share():
     assert share_of_advantage(curve(2), curve(1), curve(0.9)) == math.inf
+    assert share_of_advantage(curve(2), curve(1), curve(1)) == math.inf
     found = effect(arm(2), arm(1), arm(0.9), LEVELS)
     assert found is not None
     assert (found.share.missed, found.gain.missed) == (3, 3)
@@ -54,6 +55,7 @@ def test_an_effect_is_over_the_seeds_that_all_three_have():
     assert found.last_loss.seeds == 3
     assert found.share.interval is not None
     assert found.share.value == pytest.approx(math.log(2) / math.log(3), abs=0.03)
+    assert found.gain.value == pytest.approx(math.log(2) / math.log(3))
     assert found.steps[0] < math.inf
     assert found.behind.value == pytest.approx(0.4 * math.log(1.5))
     assert found.change.value == pytest.approx(-0.4 * math.log(2))

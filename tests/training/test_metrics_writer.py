@@ -36,7 +36,7 @@ class Run:
     def __init__(self, path: Any) -> None:
         settings: Any = SimpleNamespace(batch_size=2, context=8, log_every=3, eval_every=100, steps=100)
         directory: Any = SimpleNamespace(path=path, checkpoints=path)
-        signals: Any = SimpleNamespace(agree=lambda _: None, start_training=lambda **_: None)
+        signals: Any = SimpleNamespace(asked=None, agree=lambda _: None, start_training=lambda **_: None)
         probe: Any = None
         self.metrics = MetricsWriter(directory, settings, probe, Timer(), signals, print)
         self.module = SimpleNamespace(
@@ -111,7 +111,6 @@ def test_a_row_in_which_a_run_was_stopped_has_the_seconds_from_before(tmp_path, 
 def test_validation_batches_count_by_their_share_of_the_targets_and_padding_not_at_all(tmp_path):
     run = Run(tmp_path)
     run.train(*LOSSES)
-    run.metrics.signals.asked = None
     run.trainer.strategy = SimpleNamespace(reduce=lambda moments, **_: moments)
     run.trainer.precision_plugin = SimpleNamespace(forward_context=nullcontext)
     run.module.val_dataloader = lambda: [
