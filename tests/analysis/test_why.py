@@ -78,6 +78,9 @@ def test_steps_are_to_the_origin_s_lowest_loss_and_differences_those_of_the_last
     found = effect({0: curve(2)}, {0: origin}, {0: curve(3)}, LEVELS)
     assert found is not None
     assert found.change.value == pytest.approx(-0.4 * math.log(2) - 0.5)
+    itself = effect({0: origin}, {0: origin}, {0: curve(3)}, LEVELS)
+    assert itself is not None
+    assert itself.last_loss.value == origin[1][-1] > min(origin[1])
 
 
 def test_steps_to_a_level_are_a_geometric_mean_over_seeds():
