@@ -101,7 +101,17 @@ def replaced(backbone: Sequence[Result], alternative: Sequence[Result]) -> list[
     """The backbone with an alternative to some of its runs; of the baseline only the seeds and budgets of these."""
     at = {(result.seed, result.tokens) for result in alternative}
     results = {(result.pos, result.seed, result.tokens): result for result in (*backbone, *alternative)}
-    return [result for result in results.values() if result.pos != BASELINE or (result.seed, result.tokens) in at]
+    baseline = _baseline(alternative)
+    return [result for result in results.values() if result.pos != baseline or (result.seed, result.tokens) in at]
+
+
+def advantage_with(backbone: Sequence[Result], alternative: Sequence[Result]) -> tuple[Point, ...]:
+    """N(D) with an alternative to some runs of the arm or of the baseline, or over another scheme with these runs."""
+    return advantage(replaced(backbone, alternative), ARM, _baseline(alternative))
+
+
+def _baseline(alternative: Iterable[Result]) -> str:
+    return next((result.pos for result in alternative if result.pos != ARM), BASELINE)
 
 
 def tokens_to(budgets: Mapping[int, float], loss: float) -> float:

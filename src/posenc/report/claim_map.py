@@ -12,9 +12,9 @@ from posenc.analysis.claim_map import (
     OTHERS,
     Point,
     advantage,
+    advantage_with,
     backbone_of,
     growth,
-    replaced,
     trend,
 )
 from posenc.analysis.results import (
@@ -107,9 +107,7 @@ def _backbone(
     points = advantage(backbone, ARM, BASELINE)
     against = {f"against {other}": advantage(backbone, ARM, other) for other in OTHERS}
     others = {name: found for name, found in against.items() if len(found) > 1}  # else in schemes()
-    others |= {
-        f"with {name}": advantage(replaced(backbone, found), ARM, BASELINE) for name, found in alternatives.items()
-    }
+    others |= {f"with {name}": advantage_with(backbone, found) for name, found in alternatives.items()}
     written = write_up(results, points, others, unit)
     if not points:
         return written
@@ -119,7 +117,8 @@ def _backbone(
     changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
     longest = [result for result in backbone if result not in both and result.tokens == max(run.tokens for run in both)]
-    hollow = {**alternatives, **{runs[0].pos: runs for runs in by_arm(longest)}}
+    other_settings = {name: found for name, found in alternatives.items() if found[0].pos in (ARM, BASELINE)}
+    hollow = {**other_settings, **{runs[0].pos: runs for runs in by_arm(longest)}}
     figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
     written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
     if sum(point.has_ratio for point in points) > 1:  # else a map has nothing to show
