@@ -178,6 +178,13 @@ def test_two_budgets_are_no_trend():
     assert trend(advantage(backbone(budgets=(1, 2, 4)), "rope", "sinusoidal")) is None
 
 
+def test_no_level_is_interpolated_across_a_budget_that_other_seeds_have():
+    runs = [run for run in backbone() if (run.pos, run.seed, run.tokens) != ("sinusoidal", 2, 8 * UNIT)]
+    found = {len(one.losses): one for one in levels_of_arm(runs, "rope", "sinusoidal")}
+    assert found[3].losses.keys() == {0, 1, 2}
+    assert found[2].losses.keys() == {0, 1}  # seed 2 has 4 and 16 units
+
+
 def test_as_many_values_of_n_as_the_line_has_coefficients_are_no_trend():
     points = advantage(backbone(seeds=2, budgets=(1, 2, 4, 8)), "rope", "sinusoidal")
     apart = [replace(point, by_seed={seed: 1.6}) for point, seed in zip(points[1:], (0, 0, 1), strict=True)]

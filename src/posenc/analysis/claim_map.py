@@ -270,6 +270,7 @@ def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[L
     the arm's largest budget does not reach the baseline's loss.
     """
     ours, theirs, seeds = _shared(results, arm, baseline)
+    theirs = _without_gaps(theirs)
     budgets = sorted({tokens for seed in seeds for tokens in ours[seed]})
     losses = [{seed: ours[seed][tokens] for seed in seeds if tokens in ours[seed]} for tokens in budgets]
     return tuple(filter(None, (_level(ours, theirs, of_budget) for of_budget in losses)))
@@ -281,8 +282,22 @@ def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Le
     None if one of them does not reach it with the arm, or has it with the baseline's smallest budget.
     """
     ours, theirs, seeds = _shared(results, arm, baseline)
+    theirs = _without_gaps(theirs)
     found = seeds and all(tokens_to(ours[seed], loss) < math.inf for seed in seeds)
     return _level(ours, theirs, dict.fromkeys(seeds, loss)) if found else None
+
+
+def _without_gaps(losses: _Losses) -> _Losses:
+    """The losses of each seed up to the first budget that it lacks and another has, across which no line is drawn."""
+    budgets = {tokens for of_seed in losses.values() for tokens in of_seed}
+    return {
+        seed: {
+            tokens: loss
+            for tokens, loss in of_seed.items()
+            if all(other in of_seed for other in budgets if min(of_seed) < other < tokens)
+        }
+        for seed, of_seed in losses.items()
+    }
 
 
 def _level(
