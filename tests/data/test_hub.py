@@ -1,0 +1,79 @@
+"""Datasets of the Hugging Face Hub: their splits, and what identifies them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from posenc.data.corpora import SPLITS, HubCut, HubHeldOut, HubSplits
+from posenc.errors import UserError
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+def hub_folder(folder: Path, **splits: list[str]) -> str:
+    """A local folder in the layout of a dataset on the hub."""
+    for split, rows in splits.items():
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    return str(folder)
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("streaming", [False, True])
+class TestHub:
+    """The code that reads by name from the hub, on a local folder with the hub switched off."""
+
+    def test_own_splits_are_used(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=["a\n", "b\n"], validation=["v\n"], test=["t\n"])
+        corpus = HubSplits(path, streaming=streaming, documents=False)
+        assert [b"".join(corpus.stream(split)) for split in SPLITS] == [b"a\nb\n", b"v\n", b"t\n"]
+
+    def test_one_text_is_cut_by_position(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=[f"line {number:03}\n" for number in range(100)])
+        corpus = HubCut(path, streaming=streaming, documents=False)
+        before = corpus.fingerprint()
+        assert [len(b"".join(corpus.stream(split))) for split in SPLITS] == [810, 45, 45]
+        assert corpus.fingerprint() == before
+
+    def test_the_first_documents_are_held_out(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=[f"d{number}" for number in range(9)])
+        corpus = HubHeldOut(path=path, streaming=streaming, held_out=2, limit=5)
+        assert [b"".join(corpus.stream(split)) for split in SPLITS] == [b"d4\0d5\0", b"d0\0d1\0", b"d2\0d3\0"]
+
+    def test_what_is_not_there_is_said_in_a_sentence(self, streaming, tmp_path):
+        with pytest.raises(UserError, match="cannot be loaded"):
+            list(HubSplits(str(tmp_path / "nowhere"), streaming=streaming).stream("train"))
+        path = hub_folder(tmp_path, train=["a"])
+        with pytest.raises(UserError, match="data.field=body is not a column of .*, which has text"):
+            list(HubHeldOut(path=path, field="body", streaming=streaming).stream("valid"))
+
+    def test_a_row_that_would_be_two_documents_is_refused(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=["a\0b"])
+        with pytest.raises(UserError, match="a row of .* contains a NUL character, which would end the document"):
+            list(HubHeldOut(path=path, streaming=streaming).stream("valid"))
+
+
+def test_a_local_dataset_is_known_by_its_contents_and_not_by_its_path(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder / ".git").mkdir(parents=True)
+        (tmp_path / folder / ".git" / "HEAD").write_text(folder)
+    one, other = (HubCut(hub_folder(tmp_path / folder, train=["x\n"])) for folder in ("a", "b"))
+    assert one.fingerprint() == other.fingerprint()
+    hub_folder(tmp_path / "b", train=["y\n"])
+    assert HubCut(other.path).fingerprint() != one.fingerprint()
+    (tmp_path / "a" / "train.jsonl").rename(tmp_path / "a" / "test.jsonl")
+    assert HubCut(one.path).fingerprint() != one.fingerprint()
+
+
+def test_a_corpus_on_the_hub_is_known_by_its_name_its_revision_and_its_limit_and_not_by_how_it_is_loaded():
+    one = HubHeldOut("a/b", revision="0f")
+    assert replace(one, streaming=True).fingerprint() == one.fingerprint()
+    others = ({"name": "c"}, {"field": "body"}, {"documents": False}, {"held_out": 9})
+    for other in ({"revision": None}, {"revision": "1f"}, {"path": "a/c"}, {"limit": 9}, *others):
+        assert replace(one, **other).fingerprint() != one.fingerprint(), other
