@@ -10,7 +10,8 @@ from statistics import mean, stdev
 import pytest
 from scipy import stats
 
-from posenc.analysis.claim_map import FAMILIES, Point, advantage, backbone_of, levels_of_arm, trend
+from posenc.analysis.claim_map import FAMILIES, Point, advantage, backbone_of, trend
+from posenc.analysis.levels import levels_of_arm
 from posenc.analysis.results import BACKBONE, BlockRow, CopyingRow, RemovedHeadRow, Result
 from posenc.analysis.study import Study
 from posenc.analysis.validation_error import Difference, differences

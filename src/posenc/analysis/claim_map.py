@@ -28,7 +28,8 @@ PLATEAU = 0.1
 TREND_BUDGETS = 3
 """A line through two budgets fits whatever they are."""
 
-_Losses = dict[int, dict[int, float]]
+Losses = dict[int, dict[int, float]]
+"""Final losses of an arm, by seed, then by tokens."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point
     At each D only seeds count whose arm has runs up to D, or to its longest: a longer run may reach a loss that a
     shorter one does not.
     """
-    ours, theirs, seeds = _shared(results, arm, baseline)
+    ours, theirs, seeds = shared(results, arm, baseline)
     floors = {result.tokens: result.bigram_loss for result in results if result.pos == baseline}
     points = []
     for tokens in sorted({tokens for seed in seeds for tokens in theirs[seed]}):
@@ -163,19 +164,19 @@ def off_plateau(results: Iterable[Result]) -> list[Result]:
     return [result for result in results if not result.val_loss > result.bigram_loss - PLATEAU]
 
 
-def _shared(results: Sequence[Result], arm: str, baseline: str) -> tuple[_Losses, _Losses, list[int]]:
+def shared(results: Sequence[Result], arm: str, baseline: str) -> tuple[Losses, Losses, list[int]]:
     """The losses of an arm and of its baseline, by seed, then by tokens, and the seeds that both have."""
     ours, theirs = (_by_seed(result for result in results if result.pos == name) for name in (arm, baseline))
     return ours, theirs, sorted(ours.keys() & theirs.keys())
 
 
-def _by_seed(results: Iterable[Result]) -> _Losses:
+def _by_seed(results: Iterable[Result]) -> Losses:
     """Losses by seed, then by tokens.
 
     Raises:
         UserError: if a budget and seed was trained with two sets of hyperparameters.
     """
-    losses: _Losses = {}
+    losses: Losses = {}
     for result in results:
         of_seed = losses.setdefault(result.seed, {})
         if result.tokens in of_seed:
@@ -238,90 +239,6 @@ def _least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
     found = np.linalg.lstsq(design.astype(float), y, rcond=None)[0]
     residuals = y - design @ found
     return found, float(residuals @ residuals), len(y) - design.shape[1]
-
-
-@dataclass(frozen=True)
-class Level:
-    """The tokens that both arms need for the same loss.
-
-    Attributes:
-        losses: nats per token, by seed.
-        needed: the arm's tokens to that loss by seed; of a seed whose smallest budget is enough, that budget.
-        baseline: the baseline's tokens by seed; of a seed whose largest budget is not enough, that budget.
-        bound: whether there is such a seed, so that the ratio is a lower bound.
-        ratio: the baseline's tokens over the arm's, geometric mean; without an interval if it is a bound.
-    """
-
-    losses: Mapping[int, float]
-    needed: Mapping[int, float]
-    baseline: Mapping[int, float]
-    bound: bool
-
-    @property
-    def ratio(self) -> Estimate:
-        found = speed_up(list(self.baseline.values()), list(self.needed.values()))
-        return Estimate(found.value, found.seeds) if self.bound else found
-
-
-def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[Level, ...]:
-    """At the arm's final loss with each of its budgets D, seed by seed, the baseline's tokens to it, by rising D.
-
-    N(D) asks for the arm's tokens to the baseline's loss. This is the same from the other side: it has a value where
-    the arm's largest budget does not reach the baseline's loss.
-    """
-    ours, theirs, seeds = _shared(results, arm, baseline)
-    theirs = _without_gaps(theirs)
-    budgets = sorted({tokens for seed in seeds for tokens in ours[seed]})
-    losses = [{seed: ours[seed][tokens] for seed in seeds if tokens in ours[seed]} for tokens in budgets]
-    return tuple(filter(None, (_level(ours, theirs, of_budget) for of_budget in losses)))
-
-
-def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Level | None:
-    """The level of a loss over the seeds that both arms share.
-
-    None if one of them does not reach it with the arm, or has it with the baseline's smallest budget.
-    """
-    ours, theirs, seeds = _shared(results, arm, baseline)
-    theirs = _without_gaps(theirs)
-    found = seeds and all(tokens_to(ours[seed], loss) < math.inf for seed in seeds)
-    return _level(ours, theirs, dict.fromkeys(seeds, loss)) if found else None
-
-
-def _without_gaps(losses: _Losses) -> _Losses:
-    """The losses of each seed up to the first budget that it lacks and another has, across which no line is drawn."""
-    budgets = {tokens for of_seed in losses.values() for tokens in of_seed}
-    return {
-        seed: {
-            tokens: loss
-            for tokens, loss in of_seed.items()
-            if all(other in of_seed for other in budgets if min(of_seed) < other < tokens)
-        }
-        for seed, of_seed in losses.items()
-    }
-
-
-def _level(
-    arm: Mapping[int, Mapping[int, float]], baseline: Mapping[int, Mapping[int, float]], losses: Mapping[int, float]
-) -> Level | None:
-    """The level of a loss for each seed, which the arm reaches; `arm` and `baseline` are losses by seed and tokens.
-
-    If a seed's largest budget of the baseline is not enough, the seeds count that have the largest of all. None if a
-    seed's smallest budget of the baseline is enough: then the ratio has no lower bound.
-    """
-    others = {seed: tokens_to(baseline[seed], loss) for seed, loss in losses.items()}
-    if not all(others.values()):
-        return None
-    if math.inf in others.values():
-        longest = max(max(baseline[seed]) for seed in losses)
-        losses = {seed: loss for seed, loss in losses.items() if max(baseline[seed]) == longest}
-        others = {seed: others[seed] for seed in losses}
-    needed = {seed: tokens_to(arm[seed], loss) for seed, loss in losses.items()}
-    return Level(
-        losses,
-        {seed: tokens or min(arm[seed]) for seed, tokens in needed.items()},
-        {seed: min(tokens, max(baseline[seed])) for seed, tokens in others.items()},
-        not all(needed.values()) or math.inf in others.values(),
-    )
 
 
 def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:

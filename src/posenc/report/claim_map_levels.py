@@ -3,7 +3,8 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from posenc.analysis.claim_map import ARM, BASELINE, Level, level, levels_of_arm
+from posenc.analysis.claim_map import ARM, BASELINE
+from posenc.analysis.levels import Level, level, levels_of_arm
 from posenc.analysis.results import Result
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
