@@ -153,6 +153,7 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     runs = {(run.pos, run.seed, run.tokens): run for run in (*backbone, *alternatives["rope, learning rate 0.003"])}
     *_, last = levels_of_arm([*runs.values()], "rope", "sinusoidal")
     assert f"Against RoPE at 0.003, its best rate there, the last is {last.ratio.value:.2f}." in RESULTS
+    assert f"against RoPE at its best rate the very last is {last.ratio.value:.2f})" in README
 
 
 def test_what_is_copied_and_the_lead_without_the_context_are_stated():

@@ -15,7 +15,7 @@ from posenc.storage.metrics import METRICS
 COVERAGE = (
     "Brackets are 95 % intervals over seeds (initial weights and batches). They do not cover other corpora, "
     f"model sizes or budgets. A verdict needs at least {SEEDS_FOR_A_VERDICT} seeds. Steps to a loss are counted within "
-    "runs of one length, each its own schedule; posenc.claim_map compares finished runs of several lengths."
+    "runs of one length, with its schedule; posenc.claim_map compares finished runs of several lengths."
 )
 
 MANY = 2

@@ -20,7 +20,7 @@ from posenc.storage.metrics import METRICS
 INTRODUCTION = """\
 Each intervention adds one property to a model, or removes one. Its share of RoPE's advantage is 0 % for the arm that it
 is compared with and 100 % for RoPE, in the logarithm of the steps to the lowest loss of that arm, seed by seed.
-The speed-up over that arm, to the same loss, is in the column before.
+"Times fewer steps" is the speed-up over that arm, to the same loss.
 Intervals are Student's t over seeds, 95 %, and cover seeds only; with fewer than three seeds there is no interval.
 `plan.yaml` has the command line of every arm, `runs.csv` a row for each run, `curves.csv` every validation, `heads.csv`
 previous-token scores, `ablation.csv` losses with single offsets masked. Generated with `python -m posenc.why`."""

@@ -80,7 +80,7 @@ class MetricsWriter(Callback):
             expected = list(range(every, written + 1, every))
             if [step for step in steps_in(file) if step <= written] != expected:
                 raise UserError(
-                    f"{file} lacks rows up to step {written}, where the checkpoint resumes:  "
+                    f"{file} lacks rows up to step {written}, where the checkpoint resumes: "
                     f"restore it, or delete {self.directory.path} to start from scratch"
                 )
 

@@ -119,7 +119,7 @@ def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, A
     """Print the result of a finished run, how to train it again, and whether it began elsewhere than at `fork_from`."""
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
     if fork_from and fork_from != (began := read_mapping(directory.path / "config.yaml").get("fork_from")):
-        print(f"    ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
+        print(f"  ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
     show(directory.summary(), directory)
     return directory.summary()
 
