@@ -96,7 +96,7 @@ BATCH, HEADS, HEAD_DIM = 8, 8, 64
 
 
 def attention_kernels(device: "torch.device", length: int) -> dict[str, str]:
-    """The slowest operation of attention's forward and backward in bf16, by the kind of attention; or its error."""
+    """The slowest operator of attention's forward and backward in bf16, by the kind of attention; or its error."""
     import torch
 
     from posenc.model.attention import mask_future
@@ -114,13 +114,13 @@ def attention_kernels(device: "torch.device", length: int) -> dict[str, str]:
     found = {}
     for name, kind in kinds.items():
         try:
-            found[name] = slowest_operation(device, length, **kind)
+            found[name] = slowest_operator(device, length, **kind)
         except RuntimeError as error:  # a kernel that refuses a shape
             found[name] = str(error).partition("\n")[0]
     return found
 
 
-def slowest_operation(
+def slowest_operator(
     device: "torch.device", length: int, bias: "torch.Tensor | None" = None, key_heads: int = HEADS, causal: bool = True
 ) -> str:
     """Of one kind of the model's attention; a kernel depends on strides too, which are those of its projections."""
@@ -140,10 +140,12 @@ def slowest_operation(
         Softmax()(*parts, context, causal).transpose(1, 2).flatten(-2).backward(gradient)
 
     forward_and_backward()  # loads the kernels
-    with profile() as profiler:
+    with profile(acc_events=True) as profiler:
         forward_and_backward()
     time = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-    return max(profiler.key_averages(), key=lambda entry: getattr(entry, time)).key
+    # Nodes of autograd, which have entries too, call operators: their own time is overhead.
+    operators = [entry for entry in profiler.key_averages() if entry.key.startswith("aten::")]
+    return max(operators, key=lambda entry: getattr(entry, time)).key
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ TRAIN = "train.py runs={runs} logger=csv"
 BASE = "model=base trainer.compile=true batch_size=32 context=1024 tokenizer=bpe tokenizer.vocab_size=50257"
 MAP = "experiment=claim_map_base data.path={data}"
 PEERS = "benchmarks/peers.py --model base --context 1024 --batch 32 --compile --rounds 5 --only"
-GPU_TESTS = "-m pytest -q -W default -o addopts=--import-mode=importlib tests/training/test_gpu.py -k 'not bf16'"
+GPU_TESTS = "-m pytest -q -n 4 -W default -o addopts=--import-mode=importlib tests/training/test_gpu.py -k 'not bf16'"
 """Without the tests that the parts `precision` and `precision_compiled` cover, without the options of plugins, and with
 warnings: Inductor's and Triton's are not ours."""
 

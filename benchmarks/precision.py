@@ -93,7 +93,8 @@ def loss_and_gradients(
 ) -> tuple[float, Mapping[str, Tensor]]:
     """The loss and the gradient of each weight, copied to the CPU."""
     device, bf16 = hardware.device, hardware.chosen_precision() == "bf16-mixed"
-    model.to(device).zero_grad()
+    model.zero_grad()  # otherwise the model would take the gradients of an earlier call to its new device
+    model.to(device)
     with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         loss = hardware.loss(model)(*(part.to(device) for part in batch))
     loss.backward()
