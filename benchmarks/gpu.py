@@ -72,6 +72,10 @@ Result = dict[str, Any]
 also the final losses of its runs, and the sources that they were finished by."""
 
 
+class Terminated(Exception):
+    """Raised by SIGTERM, as a time limit of whoever called this script."""
+
+
 class Session:
     """One call of this script: its results, their provenance, and its deadline.
 
@@ -205,7 +209,7 @@ def run_command(command: list[str], output: Any, time_limit: float) -> str:
     saving = min(SAVING, max(0, time_limit) / 4)
     try:
         return "done" if process.wait(max(0, time_limit - saving)) == 0 else f"exit code {process.returncode}"
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, Terminated):
         return "timed out"
     finally:
         if process.poll() is None:
@@ -316,16 +320,27 @@ def main() -> None:
         return
     for path in ("out", "data", "runs", "old"):  # commands run in the checkout
         setattr(given, path, getattr(given, path) and getattr(given, path).absolute())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was trained is packed
     session = Session(given)
     if not given.quick:
         os.environ |= compilation_caches(session.provenance["source"])
+    signal.signal(signal.SIGTERM, terminated)
     statuses = []
-    for part in sorted(parts, key=session.failed):
-        statuses.append(session.run(part))
-        session.write()
-        print(f"{part.name}: {statuses[-1]}", flush=True)
+    with suppress(Terminated):
+        for part in sorted(parts, key=session.failed):
+            statuses.append(session.run(part))
+            session.write()
+            print(f"{part.name}: {statuses[-1]}", flush=True)
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+                break
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        sys.exit(128 + signal.SIGTERM)
     sys.exit(any(status.startswith("exit code") for status in statuses))
+
+
+def terminated(*_: object) -> None:
+    """Handles SIGTERM, the first one: the part that runs is stopped, and what it has printed and trained is kept."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -96,6 +97,21 @@ def test_a_part_that_resumes_is_killed_when_the_time_is_over_and_another_is_not_
     assert script("gpu", *late, "probe").stdout == "probe: does not fit in the time left; the same command runs it\n"
 
 
+def test_what_a_part_has_printed_is_kept_when_the_call_is_terminated(tmp_path):
+    options = ("--quick", "--out", tmp_path, "--runs", tmp_path / "runs", "--parts", "claim_map,probe")
+    call = subprocess.Popen(
+        [sys.executable, "benchmarks/gpu.py", *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 120
+    while not list(tmp_path.glob("runs/claim_map/*/*/*/config.yaml")):  # it trains
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    call.terminate()
+    assert call.communicate()[0] == "claim_map: timed out; the same command resumes it\n"
+    assert call.returncode == 128 + signal.SIGTERM
+    assert "experiment=smoke" in (tmp_path / "gpu.md").read_text()
+
+
 def test_a_command_is_killed_with_its_processes_also_with_one_in_a_session_of_its_own(tmp_path):
     code = """if True:
         import subprocess, sys, time
@@ -147,7 +163,18 @@ def test_the_parts_are_listed_and_an_unknown_one_is_refused():
 
 
 @pytest.mark.parametrize(
-    "name", ["test_gpu", "train", "sweep", "comparison", "roofline", "rotary", "scaling", "precision_compiled"]
+    "name",
+    [
+        "test_gpu",
+        "train",
+        "sweep",
+        "comparison",
+        "claim_map_longer",
+        "roofline",
+        "rotary",
+        "scaling",
+        "precision_compiled",
+    ],
 )
 def test_the_output_of_a_part_has_what_answers_its_aim(name, tmp_path):
     (part,) = (one for one in module("gpu_parts").PARTS if one.name == name)
