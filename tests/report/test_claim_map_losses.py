@@ -41,18 +41,42 @@ def test_a_line_passes_through_the_medians_so_that_one_slow_seed_does_not_bend_i
     assert dict(line.get_xydata())[SLOW[2]] == ends[1] < np.mean(ends) - 0.1
 
 
-def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm_in_the_last_panel_only():
-    found = [replace(run, val_loss=run.val_loss - 0.05, lr=0.001) for run in backbone() if run.tokens == 16 * UNIT]
-    names = {"rope": "rope, learning rate 0.001", "sinusoidal": "sinusoidal, learning rate 0.001"}
-    alternatives = {name: [run for run in found if run.pos == pos] for pos, name in names.items()}
+def with_a_lower_rate(units):
+    """Alternatives to both arms at one budget, which end 0.05 nats lower."""
+    found = [replace(run, val_loss=run.val_loss - 0.05, lr=0.001) for run in backbone() if run.tokens == units * UNIT]
+    return {f"{pos}, learning rate 0.001": [run for run in found if run.pos == pos] for pos in ("rope", "sinusoidal")}
+
+
+def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm_in_the_second_panel_only():
+    alternatives = with_a_lower_rate(8)
     left, right = panels(backbone(), alternatives)
     drawn = {line.get_label(): line for line in right.lines}
-    for pos, label in (("rope", "RoPE"), ("sinusoidal", "sinusoid")):
+    for runs, label in zip(alternatives.values(), ("RoPE", "sinusoid"), strict=True):
         marks = drawn[f"{label}, learning rate 0.001"]
-        assert marks.get_xydata().tolist() == [[run.tokens, run.val_loss] for run in found if run.pos == pos]
+        assert marks.get_xydata().tolist() == [[run.tokens, run.val_loss] for run in runs]
         assert (marks.get_fillstyle(), marks.get_linestyle()) == ("none", "None")
         assert marks.get_color() == drawn[label].get_color()
     assert len(left.lines) == len(panels(backbone())[0].lines)
+
+
+def test_the_runs_of_the_largest_budget_have_a_row_for_each_arm_by_rising_mean():
+    alternatives = with_a_lower_rate(16)
+    _, right, beneath = panels(backbone(), alternatives)
+    assert len(right.lines) == len(panels(backbone())[1].lines)
+    arms = {
+        "sinusoid": [run for run in backbone() if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT)],
+        "RoPE": [run for run in backbone() if (run.pos, run.tokens) == ("rope", 16 * UNIT)],
+        "sinusoid, learning rate 0.001": alternatives["sinusoidal, learning rate 0.001"],
+        "RoPE, learning rate 0.001": alternatives["rope, learning rate 0.001"],
+    }
+    means = {name: statistics.fmean(run.val_loss for run in runs) for name, runs in arms.items()}
+    names = [text.get_text() for text in beneath.get_yticklabels()]
+    assert names == sorted(arms, key=lambda name: means[name])
+    assert beneath.yaxis_inverted()
+    dots, bars = ([line for line in beneath.lines if (line.get_marker() == "o") == dot] for dot in (True, False))
+    for height, (name, own, bar) in enumerate(zip(names, dots, bars, strict=True)):
+        assert own.get_xydata().tolist() == [[run.val_loss, height] for run in arms[name]]
+        assert bar.get_xdata() == pytest.approx([means[name]] * 2)
 
 
 def test_the_same_alternative_of_both_arms_has_one_marker_and_another_has_another():

@@ -22,18 +22,28 @@ from posenc.report.looks import NAMES, looks
 def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Mapping[str, Sequence[Result]]) -> Figure:
     """The final loss of each run over its tokens, and beside it the same on the scale of the budgets in `compared`.
 
+    If there are alternatives with the largest budget, its runs have a panel of their own beneath, a row for each arm.
+
     Args:
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
-        points: N(D) of RoPE over the baseline; an arrow each, in the last panel.
+        points: N(D) of RoPE over the baseline; an arrow each, in the second panel.
         alternatives: runs of these arms with other hyperparameters, or of other schemes, by name; hollow, beside the
-            dots, in the last panel.
+            dots, in the second panel.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
-    fig = Figure(figsize=(8, 4.4), layout="constrained")
+    largest = max(result.tokens for result in results)
+    rows = _rows(results, alternatives, largest)
+    beside = {name: [run for run in runs if run.tokens < largest or not rows] for name, runs in alternatives.items()}
+    beside = {name: runs for name, runs in beside.items() if runs}
+    height = 0.23 * len(rows) + 0.8 if rows else 0
+    whole = Figure(figsize=(8, 4.4 + height), layout="constrained")
+    fig, *beneath = whole.subfigures(1 + bool(rows), 1, squeeze=False, height_ratios=[4.4, height][: 1 + bool(rows)])[
+        :, 0
+    ]
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     for axes in drawn:
-        _runs(axes, results, alternatives if axes is closest else {})
+        _runs(axes, results, beside if axes is closest else {})
         over_budgets(axes, {result.tokens for result in results})
         axes.set_xlabel("training tokens of the run")
     arrows = [point for point in (near if enlarged else points) if 1 < point.advantage.value < math.inf]
@@ -43,7 +53,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     _bigram(drawn[0], results)
     if enlarged:
         tokens = {point.tokens for point in near}
-        shown = [result for result in (*results, *itertools.chain(*alternatives.values())) if result.tokens in tokens]
+        shown = [result for result in (*results, *itertools.chain(*beside.values())) if result.tokens in tokens]
         _enlarge(closest, shown, arrows)
         (left, right), (low, high) = closest.get_xlim(), closest.get_ylim()
         drawn[0].indicate_inset((left, low, right - left, high - low), edgecolor="#1c1c1c")
@@ -55,7 +65,33 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         fontsize=10,
     )
     fig.legend(*closest.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    return fig
+    for one in beneath:
+        _strip(one.subplots(), rows, f"the runs of {formatting.millions(largest)} tokens; bars: means")
+    return whole
+
+
+def _rows(
+    results: Sequence[Result], alternatives: Mapping[str, Sequence[Result]], tokens: int
+) -> list[tuple[str, list[Result]]]:
+    """The runs of one budget by the name of their arm, by rising mean loss; none if no alternative has it."""
+    arms = {pos: [run for run in results if run.pos == pos] for pos in (BASELINE, ARM)} | dict(alternatives)
+    rows = [(name, [run for run in runs if run.tokens == tokens]) for name, runs in arms.items()]
+    rows = sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
+    return rows if any(name in alternatives for name, _ in rows) else []
+
+
+def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) -> None:
+    """A row of dots for each arm, the lowest loss at the top."""
+    look = looks([runs[0].pos for _, runs in rows])
+    for height, (_, runs) in enumerate(rows):
+        ends = [run.val_loss for run in runs]
+        colour = look[runs[0].pos].colour
+        axes.plot(ends, [height] * len(ends), "o", color=colour, markersize=5, alpha=0.65, markeredgewidth=0)
+        axes.plot([statistics.fmean(ends)] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=1.6)
+    axes.set_yticks(range(len(rows)), [titled(name) for name, _ in rows], fontsize=9)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel("final validation loss, nats per token")
+    axes.set_title(title, loc="left", fontsize=9)
 
 
 def compared(points: Sequence[Point]) -> list[Point]:
