@@ -140,7 +140,7 @@ def slowest_operator(
         Softmax()(*parts, context, causal).transpose(1, 2).flatten(-2).backward(gradient)
 
     forward_and_backward()  # loads the kernels
-    with profile(acc_events=True) as profiler:
+    with profile(acc_events=True) as profiler:  # torch 2.11 warns otherwise
         forward_and_backward()
     time = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     # Nodes of autograd, which have entries too, call operators: their own time is overhead.

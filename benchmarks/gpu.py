@@ -215,7 +215,7 @@ def run_command(command: list[str], output: Any, time_limit: float) -> str:
         if process.poll() is None:
             started = [*descendants(process.pid), process.pid]
             process.terminate()
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired, Terminated):
                 process.wait(saving)
             for one in {*started, *descendants(process.pid)}:
                 with suppress(ProcessLookupError):
@@ -330,7 +330,7 @@ def main() -> None:
             statuses.append(session.run(part))
             session.write()
             print(f"{part.name}: {statuses[-1]}", flush=True)
-            if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:  # `terminated` has been called
                 break
     if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
         sys.exit(128 + signal.SIGTERM)

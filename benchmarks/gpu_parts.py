@@ -96,7 +96,7 @@ PARTS = (
                for lr, arm in itertools.product((0.0003, 0.0012), ARMS)),
          (f"{TRAIN} {TOY} steps=10",), curves=True),
     Part("claim_map_longer", 560, "RoPE and the sinusoid at 0.8M parameters, 157M tokens, each at its best learning "
-         "rate of three; three seeds", NO_LINE,
+         "rate of four; three seeds", NO_LINE,
          (f"{TRAIN} -m experiment=claim_map_longer data.path={{data}} {SIX_AT_A_TIME}",),
          (f"{TRAIN} -m {TOY} pos=rope,sinusoidal seed=0 hydra/launcher=joblib hydra.launcher.n_jobs=2",), curves=True),
     Part("roofline", 240, "half of the peak, with a breakdown", r"^Lower bound of a step.*",

@@ -97,19 +97,16 @@ def test_a_part_that_resumes_is_killed_when_the_time_is_over_and_another_is_not_
     assert script("gpu", *late, "probe").stdout == "probe: does not fit in the time left; the same command runs it\n"
 
 
-def test_what_a_part_has_printed_is_kept_when_the_call_is_terminated(tmp_path):
-    options = ("--quick", "--out", tmp_path, "--runs", tmp_path / "runs", "--parts", "claim_map,probe")
-    call = subprocess.Popen(
-        [sys.executable, "benchmarks/gpu.py", *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 120
-    while not list(tmp_path.glob("runs/claim_map/*/*/*/config.yaml")):  # it trains
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    call.terminate()
-    assert call.communicate()[0] == "claim_map: timed out; the same command resumes it\n"
-    assert call.returncode == 128 + signal.SIGTERM
-    assert "experiment=smoke" in (tmp_path / "gpu.md").read_text()
+def test_what_a_part_has_printed_is_kept_when_the_call_is_terminated():
+    gpu = module("gpu")
+    code = "import os, signal, time; print(1, flush=True); os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
+    before = signal.signal(signal.SIGTERM, gpu.terminated)
+    try:
+        result = gpu.run_commands([f"-c {shlex.quote(code)}"], 60)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # after which no other part is started
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (result["status"], result["output"]) == ("timed out", "1\n")
 
 
 def test_a_command_is_killed_with_its_processes_also_with_one_in_a_session_of_its_own(tmp_path):

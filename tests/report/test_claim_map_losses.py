@@ -61,13 +61,16 @@ def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm_in_the_second
 
 def test_the_runs_of_the_largest_budget_have_a_row_for_each_arm_by_rising_mean():
     alternatives = with_a_lower_rate(16)
+    alternatives["t5"] = [replace(run, pos="t5") for run in alternatives["rope, learning rate 0.001"][:1]]
     _, right, beneath = panels(backbone(), alternatives)
-    assert len(right.lines) == len(panels(backbone())[1].lines)
+    assert len(right.lines) == len(panels(backbone())[1].lines) + 2  # another scheme is in its row alone
+    rate = f", learning rate {backbone()[0].lr:g}"
     arms = {
-        "sinusoid": [run for run in backbone() if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT)],
-        "RoPE": [run for run in backbone() if (run.pos, run.tokens) == ("rope", 16 * UNIT)],
+        f"sinusoid{rate}": [run for run in backbone() if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT)],
+        f"RoPE{rate}": [run for run in backbone() if (run.pos, run.tokens) == ("rope", 16 * UNIT)],
         "sinusoid, learning rate 0.001": alternatives["sinusoidal, learning rate 0.001"],
         "RoPE, learning rate 0.001": alternatives["rope, learning rate 0.001"],
+        "T5, learning rate 0.001": alternatives["t5"],
     }
     means = {name: statistics.fmean(run.val_loss for run in runs) for name, runs in arms.items()}
     names = [text.get_text() for text in beneath.get_yticklabels()]

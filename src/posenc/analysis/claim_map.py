@@ -81,6 +81,7 @@ class Point:
 def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
     """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name.
 
+    An alternative of both arms, as a replication is, is also one under its own name: they are compared with each other.
     A result with hyperparameters that no block of the plan asks for is in neither.
     """
     results = [result for result in study.on(corpus) if result.setting == BACKBONE]
@@ -89,7 +90,10 @@ def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list
     alternatives: dict[str, list[Result]] = {}
     for block in study.plan["blocks"]:
         if "alternative" in block:
-            for result in study.of_block(block, corpus):
+            found = study.of_block(block, corpus)
+            if {ARM, BASELINE} <= {result.pos for result in found}:
+                alternatives.setdefault(block["alternative"], []).extend(found)
+            for result in found:
                 alternatives.setdefault(f"{result.pos}, {block['alternative']}", []).append(result)
                 left.pop(result.key, None)
         elif set(left.values()).intersection(block["seeds"]):  # looking takes seconds: the block's arms are composed

@@ -117,7 +117,9 @@ def _backbone(
     changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
     longest = [result for result in backbone if result not in both and result.tokens == max(run.tokens for run in both)]
-    other_settings = {name: found for name, found in alternatives.items() if found[0].pos in (ARM, BASELINE)}
+    other_settings = {
+        name: found for name, found in alternatives.items() if {run.pos for run in found} in ({ARM}, {BASELINE})
+    }
     hollow = {**other_settings, **{runs[0].pos: runs for runs in by_arm(longest)}}
     figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
     written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")

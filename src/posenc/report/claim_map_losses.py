@@ -34,8 +34,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     enlarged = 1 < len(near) < len(points)
     largest = max(result.tokens for result in results)
     rows = _rows(results, alternatives, largest)
-    beside = {name: [run for run in runs if run.tokens < largest or not rows] for name, runs in alternatives.items()}
-    beside = {name: runs for name, runs in beside.items() if runs}
+    beside = {name: runs for name, runs in alternatives.items() if runs[0].pos in (ARM, BASELINE) or not rows}
     height = 0.23 * len(rows) + 0.8 if rows else 0
     whole = Figure(figsize=(8, 4.4 + height), layout="constrained")
     fig, *beneath = whole.subfigures(1 + bool(rows), 1, squeeze=False, height_ratios=[4.4, height][: 1 + bool(rows)])[
@@ -88,7 +87,8 @@ def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) 
         colour = look[runs[0].pos].colour
         axes.plot(ends, [height] * len(ends), "o", color=colour, markersize=5, alpha=0.65, markeredgewidth=0)
         axes.plot([statistics.fmean(ends)] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=1.6)
-    axes.set_yticks(range(len(rows)), [titled(name) for name, _ in rows], fontsize=9)
+    names = [name if (rate := f"learning rate {runs[0].lr:g}") in name else f"{name}, {rate}" for name, runs in rows]
+    axes.set_yticks(range(len(rows)), [titled(name) for name in names], fontsize=9)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("final validation loss, nats per token")
     axes.set_title(title, loc="left", fontsize=9)
