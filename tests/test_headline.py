@@ -182,6 +182,20 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     assert f"against RoPE at its best rate the very last is {last.ratio.value:.2f})" in README
 
 
+def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_against_the_sinusoid():
+    short, long, *_ = advantage(found(CORPUS)[0], "rope", "learned")
+    against = {point.tokens: point.by_seed for point in points(CORPUS)}[long.tokens]
+    assert (short.tokens, long.tokens) == (4_915_200, 19_660_800)
+    assert short.advantage.interval is not None
+    ratio = f"{short.advantage.value:.2f} times fewer"
+    assert "{} ({:.2f} to {:.2f})".format(ratio, *short.advantage.interval) in README
+    assert f"{ratio} tokens ({formatting.interval(short.advantage, 2).partition('(')[2]}" in RESULTS
+    seeds = [listed((by_seed[seed] for seed in (0, 1)), 2) for by_seed in (long.by_seed, against)]
+    assert f"RoPE needs [{seeds[0]} times fewer tokens](" in README
+    assert f"not {seeds[1]};" in README
+    assert f"needs {seeds[0]} times fewer tokens, where against the sinusoid it needs {seeds[1]}." in RESULTS
+
+
 def test_what_is_copied_and_the_lead_without_the_context_are_stated():
     rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens == LONGEST]
     of = {(row.pos, row.lr, row.seed): row for row in rows}
