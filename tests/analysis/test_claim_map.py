@@ -29,7 +29,8 @@ SLOW = ("sinusoidal", 2, 4 * UNIT)
 def result(pos, tokens, seed=0, loss=None, **other):
     """A run whose loss falls linearly in log D, sooner for RoPE by a factor that is the same at every budget."""
     law = 2.2 - 0.2 * math.log2(tokens / UNIT * FASTER[pos]) + 0.003 * seed
-    values = {"lr": 0.003, "scale": "", "base": "", "val_loss_se": 0.01, "bigram_loss": 2.6, "commit": "abc", **other}
+    values = {"lr": 0.003, "scale": "", "base": "", "val_loss_se": 0.01, "bigram_loss": 2.6, **other}
+    values |= {"commit": "abc", "hardware": "CPU"}
     return Result("wiki", "backbone", pos, seed, tokens, val_loss=law if loss is None else loss, **values)
 
 
@@ -225,7 +226,7 @@ def test_the_seeds_needed_for_a_large_sd_are_not_counted_one_by_one():
 def test_results_are_read_as_they_were_written(tmp_path):
     (tmp_path / "runs.csv").write_text(table(Result, backbone()))
     assert read_results(tmp_path / "runs.csv") == tuple(backbone())
-    (tmp_path / "runs.csv").write_text(f"{table(Result, [])}wiki,backbone,rope,x,1,1,,,1,1,1,abc\n")
+    (tmp_path / "runs.csv").write_text(f"{table(Result, [])}wiki,backbone,rope,x,1,1,,,1,1,1,abc,CPU\n")
     with pytest.raises(UserError, match=r"runs.csv, row 1, column seed cannot be read"):
         read_results(tmp_path / "runs.csv")
     (tmp_path / "runs.csv").write_text(table(Result, [*backbone()[:2], backbone()[1]]))

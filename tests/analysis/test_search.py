@@ -8,7 +8,7 @@ from posenc.analysis.search import expected_best, searches
 
 
 def trial(pos: str, lr: float, seed: int, loss: float, tokens: int = 100, setting: str = "search") -> Result:
-    return Result("text", setting, pos, seed, tokens, lr, "", "", loss, math.nan, 2.5, "commit")
+    return Result("text", setting, pos, seed, tokens, lr, "", "", loss, math.nan, 2.5, "commit", "CPU")
 
 
 def test_a_trial_s_loss_is_the_mean_over_its_seeds_and_the_lowest_comes_first():

@@ -56,6 +56,8 @@ def test_every_run_of_the_plan_is_a_row_with_its_curve(folder):
     rows = (folder / "kept" / "runs.csv").read_text().splitlines()
     assert len(rows) == 1 + 2
     assert sum(",rope,0," in row for row in rows) == 1
+    summary = json.loads((only(folder / "runs" / "claim_map" / "rope") / "summary.json").read_text())
+    assert {row["hardware"] for row in read_csv(folder / "kept" / "runs.csv")} == {summary["hardware"]}
     assert len((folder / "kept" / "curves.csv").read_text().splitlines()) == 1 + 2
     assert (folder / "kept" / "README.md").read_text().count("| 1 | 40,960 |") == 1
 
@@ -238,7 +240,7 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     plan = {**shared, "unit": 10, "units": [1], "seeds": [0], "blocks": blocks}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
     study = Study(tmp_path)
-    found = [Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc") for line in study.lines()]
+    found = [Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc", "CPU") for line in study.lines()]
     (tmp_path / "runs.csv").write_text(table(Result, found))
     backbone, alternatives = backbone_of(study, "text")
     assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.006)]
@@ -280,7 +282,7 @@ def test_the_page_has_the_corpora_in_the_plan_s_order_then_the_others(tmp_path):
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan, sort_keys=False))
     study = Study(tmp_path)
     (line,) = study.lines()
-    found = [Result(*study.key(line, corpus), 2.0, math.nan, 2.5, "abc") for corpus in ("bible", "a", "wiki")]
+    found = [Result(*study.key(line, corpus), 2.0, math.nan, 2.5, "abc", "CPU") for corpus in ("bible", "a", "wiki")]
     (tmp_path / "runs.csv").write_text(table(Result, found))
     assert study.corpora == ("wiki", "bible", "a")
 

@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
     for name, arm in arms.items():
         for seed in range(2 if name == "6" else 3):
             key = study.key(["experiment=why", *arm.split(), "steps=1200", f"seed={seed}"], corpus)
-            results.append(Result(*key, val_loss=1.0, val_loss_se=0.01, bigram_loss=2.4, commit="abc"))
+            results.append(Result(*key, val_loss=1.0, val_loss_se=0.01, bigram_loss=2.4, commit="abc", hardware="CPU"))
             for step in range(10, 1201, 10):
                 loss = 4 - 0.4 * math.log(step * FASTER[name] * (1 + seed / 50))
                 curves.append(CurveRow(*key, at_tokens=step * 4096, val_loss=loss))

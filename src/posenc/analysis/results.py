@@ -78,12 +78,14 @@ class Result(RunRow):
         bigram_loss: of the bigram model on the same validation windows, at which a model without positions plateaus;
             for a masked model, of the unigram model; NaN if it is unknown.
         commit: of the code that trained it.
+        hardware: that trained it.
     """
 
     val_loss: Annotated[FiniteFloat, Ge(0), Lt(DIVERGED)]
     val_loss_se: float
     bigram_loss: float
     commit: str
+    hardware: str
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,7 @@ def result_of(run: Run, defaults: Mapping[str, Any], search_seeds: Sequence[int]
         round(summary.get("val_loss_se", math.nan), 6),
         round(ngram.loss if ngram else math.nan, 6),
         summary["commit"] or "unknown",
+        summary["hardware"],
     )
 
 
