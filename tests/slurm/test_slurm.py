@@ -132,7 +132,7 @@ def test_a_node_that_loses_its_job_twice_gives_up_and_says_what_was_lost_where(c
 
 
 def test_ctrl_c_leaves_the_jobs_in_the_queue_and_says_how_to_cancel_them(cluster):
-    sweep = cluster.sweep("left", "pos=rope", "seed=0,1", *ON_SLURM)
+    sweep = cluster.sweep("left", "pos=rope", "seed=0,1", *ON_SLURM, "steps=100000")  # no job ends by itself
     jobs = jobs_of(sweep)
     sweep.send_signal(signal.SIGINT)
     errors = sweep.communicate()[1]
