@@ -190,17 +190,22 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
 
 
 def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_against_the_sinusoid():
-    short, long, *_ = advantage(found(CORPUS)[0], "rope", "learned")
-    against = {point.tokens: point.by_seed for point in points(CORPUS)}[long.tokens]
-    assert (short.tokens, long.tokens) == (4_915_200, 19_660_800)
+    short, *longer = advantage(found(CORPUS)[0], "rope", "learned")
+    assert [point.tokens for point in (short, *longer)] == [4_915_200, 19_660_800, 39_321_600]
     assert short.advantage.interval is not None
-    ratio = f"{short.advantage.value:.2f} times fewer"
+    ratio = f"{short.advantage.value:.2f} times fewer tokens"
     assert "{} ({:.2f} to {:.2f})".format(ratio, *short.advantage.interval) in README
-    assert f"{ratio} tokens ({formatting.interval(short.advantage, 2).partition('(')[2]}" in RESULTS
-    seeds = [listed((by_seed[seed] for seed in (0, 1)), 2) for by_seed in (long.by_seed, against)]
-    assert f"RoPE needs [{seeds[0]} times fewer tokens](" in README
-    assert f"not {seeds[1]};" in README
-    assert f"needs {seeds[0]} times fewer tokens, where against the sinusoid it needs {seeds[1]}." in RESULTS
+    assert f"{ratio} ({formatting.interval(short.advantage, 2).partition('(')[2]}" in RESULTS
+    sinusoid = {point.tokens: point.by_seed for point in points(CORPUS)}
+    seeds = [
+        [listed((by_seed[seed] for seed in (0, 1)), 2) for by_seed in (point.by_seed, sinusoid[point.tokens])]
+        for point in longer
+    ]
+    (first, first_beside), (second, second_beside) = seeds
+    assert f"[{first} with 19.7M, {second} with 39.3M](" in README
+    assert f"it needs {first_beside}, then {second_beside}." in README
+    assert f"needs {first} times fewer tokens, where against the sinusoid it needs {first_beside};" in RESULTS
+    assert f"needs {second} times fewer, not {second_beside}." in RESULTS
 
 
 def test_what_is_copied_and_the_lead_without_the_context_are_stated():
