@@ -1,45 +1,21 @@
 """The result on README, and the pages that repeat it, have the figures of the committed results."""
 
-import functools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import mean, stdev
 
 import pytest
 from scipy import stats
 
-from posenc.analysis.claim_map import FAMILIES, Point, advantage, backbone_of, trend
+from posenc.analysis.claim_map import FAMILIES, Point, advantage, trend
 from posenc.analysis.levels import levels_of_arm
-from posenc.analysis.results import BACKBONE, BlockRow, CopyingRow, RemovedHeadRow, Result
-from posenc.analysis.study import Study
-from posenc.analysis.validation_error import Difference, differences
 from posenc.report import formatting
-from posenc.storage.csv_files import read_rows
+from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, found, listed
 from tests.conftest import ROOT
 
-FOLDER = ROOT / "results/claim-map"
-STUDY = Study(FOLDER)
-CORPUS = STUDY.corpora[0]
-LONGEST = 78_643_200
-README, RESULTS, COPYING = (
-    " ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/results.md", "docs/copying.md")
-)
 RATIOS = ("docs/results.md", "docs/claims.md")
 """Pages that give a ratio as the tables do; README writes it out."""
-
-
-def listed(values: Iterable[float], digits: int) -> str:
-    """0.029 and 0.031; 3.5, 2.4 and 1.8."""
-    *others, last = (f"{value:.{digits}f}" for value in values)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-@functools.cache
-def found(corpus: str) -> tuple[Sequence[Result], Mapping[str, Sequence[Result]]]:
-    """The backbone and its alternatives."""
-    return backbone_of(STUDY, corpus)
 
 
 def points(corpus: str) -> Sequence[Point]:
@@ -87,94 +63,6 @@ def test_which_relative_schemes_differ_from_rope_is_corrected_for_their_number()
     assert [pos for pos, value in p.items() if len(p) * value < 0.05] == ["rope_bounded"]
 
 
-def paired() -> Sequence[Difference]:
-    rows = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
-    return [
-        one
-        for one in differences(*found(CORPUS), rows)
-        if one.pairs[0][0].tokens == LONGEST and one.pairs[0][0].pos == "sinusoidal"
-    ]
-
-
-def whole(one: Difference) -> dict[int, float]:
-    """The baseline's lead on the whole validation split, by seed."""
-    rows = {row.key: row.losses for row in read_rows(FOLDER / "blocks.csv", BlockRow)}
-    return {own.seed: mean(rows[arm.key]) - mean(rows[own.key]) for own, arm in one.pairs}
-
-
-def lead(one: Difference) -> str:
-    return listed(whole(one).values(), 3)
-
-
-def in_training(one: Difference) -> str:
-    """The baseline's lead at the last validation, by seed."""
-    return listed((arm.val_loss - own.val_loss for own, arm in one.pairs), 3)
-
-
-SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
-
-
-def leads(seeds: Sequence[int]) -> list[float]:
-    """Of the sinusoid over RoPE, each at its best of three learning rates, at the last validation, by seed."""
-    runs = [run for run in STUDY.on(CORPUS) if run.setting == BACKBONE and run.tokens == LONGEST]
-    of = {(run.pos, run.lr, run.base, run.seed): run.val_loss for run in runs}
-    return [of["rope", 0.003, "1000", seed] - of["sinusoidal", 0.0042, "10000", seed] for seed in seeds]
-
-
-def over_seeds(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of their mean."""
-    margin = stats.t.ppf(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return mean(values) - margin, mean(values) + margin
-
-
-def test_the_lead_of_the_sinusoid_has_its_interval_over_seeds():
-    first = leads(SEEDS)
-    low, high = over_seeds(first)
-    stated = f"by {listed(first, 3)} nats per byte with the first three (mean {mean(first):.3f}, 95 % interval "
-    assert f"{stated}{low:.3f} to {high:.3f}" in README
-    assert ("which is not significant" in README) == (low < 0)
-    assert f"lower than RoPE at 0.003 by {listed(first, 3)} nats (seeds 0, 1 and 2;" in COPYING
-
-
-def test_the_replication_of_that_lead_has_an_interval_of_its_own():
-    again = leads(REPLICATION)
-    assert min(*leads(SEEDS), *again) > 0  # "with each of six seeds"
-    interval = "{:.3f} to {:.3f}".format(*over_seeds(again))
-    p = stats.ttest_1samp(again, 0).pvalue
-    test = f"{interval}; p = {p:.3f}, or {2 * p:.3f} corrected for the two tests"
-    replication = "in a replication on a GPU that was planned after these"
-    assert f"by {listed(again, 3)} {replication} (mean {mean(again):.3f}, {test})" in README
-    assert f"gives leads of {listed(again, 3)}, {mean(again):.3f} in the mean ({test} of this order)" in COPYING
-    assert f"by {mean(again):.3f}, {interval}, in a replication" in " ".join(
-        (ROOT / "docs/claims.md").read_text().split()
-    )
-    together = leads([*SEEDS, *REPLICATION])
-    low, high = over_seeds(together)
-    assert f"Over all six seeds it is {mean(together):.3f} ({low:.3f} to {high:.3f}" in COPYING
-
-
-def test_the_lead_of_the_sinusoid_is_that_on_the_whole_validation_split():
-    searched, halved = sorted(paired(), key=lambda one: -one.pairs[0][1].lr)
-    assert halved.pairs[0][1].lr == searched.pairs[0][1].lr / 2
-    assert all(f"{one.se:.3f}" == "0.001" for one in (searched, halved))
-    assert f"and {in_training(searched)} below RoPE at 0.006 ({lead(searched)} on the whole split)" in COPYING
-    seeds = listed((own.seed for own, _ in halved.pairs), 0)
-    assert f"The lead is {lead(halved)} with seeds {seeds} on the [whole validation split]" in COPYING
-    again = [whole(halved)[seed] for seed in REPLICATION]
-    low, high = over_seeds(again)
-    assert f"there the replication has a mean of {mean(again):.3f} ({low:.3f} to {high:.3f})" in COPYING
-
-
-def test_at_equal_learning_rates_the_lead_and_the_sd_over_seeds_are_stated():
-    runs = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST and run.scale in ("", "0.1")]
-    of = {(run.pos, run.base, run.lr, run.seed): run.val_loss for run in runs}
-    lead = of["rope", "1000", 0.003, 100] - of["sinusoidal", "10000", 0.003, 100]
-    arms = ("rope", "1000", 0.003), ("rope", "1000", 0.006), ("sinusoidal", "10000", 0.0042)
-    sds = [stdev(of[*arm, seed] for seed in (*range(6), 100) if (*arm, seed) in of) for arm in arms]
-    stated = f"the lead is {lead:.3f} .* is {min(sds):.4f} to {max(sds):.3f} in either arm"
-    assert re.search(stated, COPYING)
-
-
 def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     levels = levels_of_arm(found(CORPUS)[0], "rope", "sinusoidal")
     ratios = [level.ratio for level in levels]
@@ -206,127 +94,6 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     assert f"it needs {first_beside}, then {second_beside}." in README
     assert f"needs {first} times fewer tokens, where against the sinusoid it needs {first_beside};" in RESULTS
     assert f"needs {second} times fewer, not {second_beside}." in RESULTS
-
-
-def test_what_is_copied_and_the_lead_without_the_context_are_stated():
-    rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens == LONGEST]
-    of = {(row.pos, row.lr, row.seed): row for row in rows}
-    sinusoids = [of["sinusoidal", 0.0042, seed] for seed in (*SEEDS, *REPLICATION)]
-    ropes = [of["rope", 0.003, seed] for seed in (*SEEDS, *REPLICATION)]
-    gains = listed((row.first - row.second for row in sinusoids), 2)
-    assert f"a second time within the window is {gains} nats lower than at its first occurrence" in README
-    rotated = [f"{row.first - row.second:.2f}" for row in rows if row.pos == "rope"]
-    assert set(rotated) == {"0.01"}
-    assert f"RoPE's 0.01 ({len(rotated)} runs)" in README
-    pairs = list(zip(ropes, sinusoids, strict=True))
-    assert f"leads RoPE at 0.003 by {listed((rope.own - sinusoid.own for rope, sinusoid in pairs), 3)} nats" in COPYING
-    assert f"is {listed((sinusoid.foreign - rope.foreign for rope, sinusoid in pairs), 3)} behind" in COPYING
-    gaps = [(sinusoid.new - rope.new, rope.seen - sinusoid.seen) for rope, sinusoid in pairs]
-    novel, repeated = (listed(of_seeds, 3) for of_seeds in zip(*gaps, strict=True))
-    assert f"ends {novel} below the sinusoid (seeds 0 to 5), in repeated ones {repeated} above it" in COPYING
-    copied, ahead = [row.first - row.second for row in sinusoids], leads([*SEEDS, *REPLICATION])
-    of_least = [sorted(range(6), key=values.__getitem__)[:2] for values in (copied, ahead)]
-    assert set(of_least[0]) == set(of_least[1])  # "The two of the six seeds that copy least have the smallest leads"
-
-
-def test_what_fewer_rotated_channels_change_is_stated():
-    runs = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST]
-    of = {(run.pos, run.lr, run.base, run.seed): run for run in runs}
-    hybrids, controls = (
-        [of[pos, 0.003, base, seed] for seed in (0, 1)] for pos, base in (("nope_hybrid", "10000"), ("rope", "1000"))
-    )
-    sinusoids = [of["sinusoidal", 0.0042, "10000", seed] for seed in (0, 1)]
-    hybrid, partial, control, sinusoid, other = (
-        of[*arm, "10000", 100]
-        for arm in (
-            ("nope_hybrid", 0.003),
-            ("rope_partial", 0.003),
-            ("rope", 0.003),
-            ("sinusoidal", 0.003),
-            ("sinusoidal", 0.006),
-        )
-    )
-
-    def below(ones: Sequence[Result], others: Sequence[Result]) -> str:
-        return listed((high.val_loss - low.val_loss for low, high in zip(ones, others, strict=True)), 3)
-
-    assert f"It ends {below([hybrid], [control])} nats below that RoPE." in COPYING
-    assert f"and end {below(hybrids, controls)} below RoPE of the same seed" in COPYING
-    against = f"it ends {below(hybrids, sinusoids)} lower (seeds 0 and 1), and, with seed 100, "
-    against += f"{below([hybrid], [other])} lower than the sinusoid at 0.006 and {below([hybrid], [sinusoid])} lower"
-    assert f"Against the sinusoid at its best rate {against} than at 0.003" in COPYING
-    assert f"The last-layer variant ends {below(hybrids, sinusoids)} nats below the sinusoid at its best rate" in README
-    ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
-    assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
-    gains = {row.key: row.first - row.second for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
-    partials = sorted((run for run in runs if run.pos == "rope_partial"), key=lambda run: run.seed)
-    late = [run for run in partials if gains[run.key] < 0.1]
-    copying = [run for run in runs if run.pos in ("nope_hybrid", "rope_partial") and gains[run.key] > 0.2]
-    assert (
-        min(gains[run.key] for run in copying) > 0.3 > 0.02 > max(gains[one.key] for one in (*late, control, *controls))
-    )
-    words = ("no", "one", "two", "three")
-    share = f"with {words[sum(run in copying for run in partials)]} of {words[len(partials)]} seeds"
-    assert share in README
-    assert f"does so {share}" in COPYING
-    ropes = {0: controls[0], 1: controls[1], 100: control}
-    stated = f"not copy, and ends {below(late, [ropes[run.seed] for run in late])} below RoPE of the same seed"
-    assert stated in COPYING
-    novel = {row.key: row.new for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
-    gaps = listed((novel[ropes[run.seed].key] - novel[run.key] for run in partials), 3)
-    seeds = listed((run.seed for run in partials), 0)
-    assert f"In novel contexts it is {gaps} below RoPE (seeds {seeds})" in COPYING
-    last = max(run.val_loss for run in copying)
-    assert last < min(run.val_loss for run in runs if run not in copying)  # "and ends below the sinusoid"
-    assert min(runs, key=lambda run: run.val_loss) == partial  # "the lowest of all runs"
-
-
-def test_the_one_head_that_copies_is_stated():
-    rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
-    whole, without = [], []
-    for pos, seed in ("nope_hybrid", 0), ("nope_hybrid", 1), ("nope_hybrid", 100), ("rope_partial", 100):
-        all_heads, *heads = [row for row in rows if (row.pos, row.seed) == (pos, seed)]
-        gained, *others = sorted((row.first - row.second, row.layer) for row in heads)
-        assert gained[1] == 4
-        assert all(gain > 0.195 for gain, _ in others)  # "Without any one head ... each model still copies"
-        whole.append(all_heads.first - all_heads.second)
-        without.append(gained[0])
-    assert f"{-max(without):.2f} and {min(without):.2f}" == "-0.02 and 0.00"
-    assert f"goes from {listed((-gain for gain in whole), 2)} to between -0.02 and 0.00" in COPYING
-
-
-def test_the_one_head_that_copies_a_little_is_stated():
-    rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
-    whole, *heads = [row for row in rows if (row.pos, row.seed) == ("rope_partial", 1)]
-    least, second, *_ = sorted(heads, key=lambda row: row.first - row.second)
-    assert least.layer == 4
-    goes = f"from {whole.second - whole.first:.2f} to {least.second - least.first:.2f}"
-    stated = f"one head of the last layer too: {goes}; without any other head it is"
-    assert f"{stated} {second.second - second.first:.2f} at the least" in COPYING
-    copied = {(row.pos, row.seed) for row in rows if row.layer == 0 and row.first - row.second > 0.1}
-    assert len(copied) == 7
-    assert "In each of the seven models that copy and were measured, one of them only a little," in README
-
-
-def test_the_one_head_that_copies_with_the_sinusoid_is_stated():
-    rows = [row for row in read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow) if row.pos == "sinusoidal"]
-    whole, *heads = [row for row in rows if row.seed == 100]
-    all_heads, *others = [row for row in rows if row.seed == 2]
-    broken, last, other, *_ = sorted(others, key=lambda row: row.first - row.second)
-    assert (broken.layer, last.layer) == (1, 4)
-    goes = f"{all_heads.second - all_heads.first:.2f} to {abs(last.second - last.first):.2f}"
-    rest = f"it is {other.second - other.first:.2f} at the least, but for one head of the first layer"
-    assert f"With seed 2 it is a head of the last layer: {goes}; without any other {rest}" in COPYING
-    assert f"without which the loss at the first occurrence is {broken.first:.1f}" in COPYING
-    least, second, third, *_ = sorted(heads, key=lambda row: row.first - row.second)
-    assert (least.layer, second.layer) == (3, 1)
-    goes = f"{whole.second - whole.first:.2f} to {abs(least.second - least.first):.2f}"
-    rises = f"rises by {least.seen - whole.seen:.2f}, to {least.seen:.3f}, and that in novel ones by"
-    novel = f"{least.new - whole.new:.2f}"
-    assert f"second minus first goes from {goes}, the loss in repeated contexts {rises} {novel}." in COPYING
-    raised = f"also raises the loss at the first occurrence by {second.first - whole.first:.1f}"
-    first_layer = f"for a head of the first layer that {raised}, and {third.second - third.first:.2f} for the others"
-    assert f"it is {second.second - second.first:.2f} at the least, {first_layer}" in COPYING
 
 
 def test_every_factor_s_losses_are_in_the_results_seed_by_seed():

@@ -1,0 +1,29 @@
+"""The committed results of the claim map, and the pages that state them."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+
+from posenc.analysis.claim_map import backbone_of
+from posenc.analysis.results import Result
+from posenc.analysis.study import Study
+from tests.conftest import ROOT
+
+FOLDER = ROOT / "results/claim-map"
+STUDY = Study(FOLDER)
+CORPUS = STUDY.corpora[0]
+LONGEST = 78_643_200
+README, RESULTS, COPYING = (
+    " ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/results.md", "docs/copying.md")
+)
+
+
+def listed(values: Iterable[float], digits: int) -> str:
+    """0.029 and 0.031; 3.5, 2.4 and 1.8."""
+    *others, last = (f"{value:.{digits}f}" for value in values)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+@functools.cache
+def found(corpus: str) -> tuple[Sequence[Result], Mapping[str, Sequence[Result]]]:
+    """The backbone and its alternatives."""
+    return backbone_of(STUDY, corpus)
