@@ -35,11 +35,9 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     largest = max(result.tokens for result in results)
     rows = _rows(results, alternatives, largest)
     beside = {name: runs for name, runs in alternatives.items() if runs[0].pos in (ARM, BASELINE) or not rows}
-    height = 0.23 * len(rows) + 0.8 if rows else 0
-    whole = Figure(figsize=(8, 4.4 + height), layout="constrained")
-    fig, *beneath = whole.subfigures(1 + bool(rows), 1, squeeze=False, height_ratios=[4.4, height][: 1 + bool(rows)])[
-        :, 0
-    ]
+    heights = [4.4, 0.23 * len(rows) + 0.8] if rows else [4.4]
+    whole = Figure(figsize=(8, sum(heights)), layout="constrained")
+    fig, *beneath = whole.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     for axes in drawn:
         _runs(axes, results, beside if axes is closest else {})
