@@ -17,6 +17,10 @@ STUDY = Study(ROOT / "results/claim-map")
 TRIALS = [block for block in STUDY.plan["blocks"] if set(block["seeds"]) <= set(STUDY.plan["search_seeds"])]
 VERDICT = [block for block in STUDY.plan["blocks"] if block not in TRIALS and "alternative" not in block]
 BACKBONE = [block for block in VERDICT if block["what"] == "backbone"]
+LONGEST = [block for block in VERDICT if block["what"].startswith("backbone, ")]
+"""Of the backbone too, with the winners of searches of their own."""
+
+
 OLDER = "pos=learned pos.scale=0.1 optim.lr=0.0042 attention=linear"
 """An arm that was trained before its search ended."""
 
@@ -87,14 +91,34 @@ def test_the_trials_of_the_table_are_those_in_the_results():
 
 def test_every_arm_but_one_that_is_named_has_the_chosen_values_in_every_block_of_the_verdict():
     assert "With linear attention `learned` still has the sinusoid's values" in " ".join(RULES.split())
-    blocks = [{**block, "arms": {key: arm for key, arm in block["arms"].items() if arm != OLDER}} for block in VERDICT]
-    assert blocks != VERDICT
+    older = [block for block in VERDICT if block not in LONGEST]
+    blocks = [{**block, "arms": {key: arm for key, arm in block["arms"].items() if arm != OLDER}} for block in older]
+    assert blocks != older
+
     for schemes, (*_, chosen) in arms():
         used = planned(blocks, schemes)
         rate, *second = values(chosen.partition(":")[0])
         assert used["optim.lr"] == {rate}, schemes
         assert set(second) <= used["pos.scale"] | used["pos.base"], schemes
         assert all(len(tried) == 1 for tried in used.values() if tried), schemes
+
+
+def test_the_longest_budgets_have_the_values_that_the_rules_name():
+    at_64, at_128, base, sinusoid = stated(
+        r"With 64 RoPE has a learning rate of ([\d.]+); "
+        r"with 128 it has ([\d.]+) and base ([\d,]+), and the sinusoid ([\d.]+):"
+    )
+    chosen = {schemes[0]: values(cells[-1].partition(":")[0]) for schemes, cells in arms()}
+    expected = {
+        64: {"rope": [float(at_64), chosen["rope"][1]], "sinusoidal": chosen["sinusoidal"]},
+        128: {"rope": [float(at_128), *numbers(base)], "sinusoidal": [float(sinusoid), chosen["sinusoidal"][1]]},
+    }
+    second = {"rope": "pos.base", "sinusoidal": "pos.scale"}
+    for block, units in zip(LONGEST, expected, strict=True):
+        assert block["units"] == [units]
+        for pos, of_arm in expected[units].items():
+            used = planned([block], [pos])
+            assert [used["optim.lr"], used[second[pos]]] == [{value} for value in of_arm], (units, pos)
 
 
 def test_the_default_amplitude_is_the_chosen_one():

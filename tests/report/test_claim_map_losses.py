@@ -1,6 +1,5 @@
 """What the figure of the final losses draws."""
 
-import math
 import statistics
 from dataclasses import replace
 
@@ -26,7 +25,7 @@ def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_
     for axes in (left, right):
         assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == len(runs)
     arrows = [text for text in right.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
-    drawn = [point for point in points if 1 < point.advantage.value < math.inf]
+    drawn = [point for point in points if point.has_ratio]
     assert len(arrows) == len(drawn) > 0
     for arrow, point in zip(arrows, drawn, strict=True):
         loss = statistics.median(point.losses.values())
@@ -59,20 +58,27 @@ def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm_in_the_second
     assert len(left.lines) == len(panels(backbone())[0].lines)
 
 
-def test_the_runs_of_the_largest_budget_have_a_row_for_each_arm_by_rising_mean():
-    alternatives = with_a_lower_rate(16)
+def with_the_order_reversed(*units):
+    """The backbone with the arms' losses exchanged at these budgets."""
+    other = {"rope": "sinusoidal", "sinusoidal": "rope"}
+    at = {one * UNIT for one in units}
+    return [replace(run, pos=other[run.pos]) if run.tokens in at else run for run in backbone()]
+
+
+def test_the_runs_of_a_budget_where_the_order_reverses_have_a_row_for_each_arm_by_rising_mean():
+    runs, alternatives = with_the_order_reversed(16), with_a_lower_rate(16)
     alternatives["t5"] = [replace(run, pos="t5") for run in alternatives["rope, learning rate 0.001"][:1]]
-    _, right, beneath = panels(backbone(), alternatives)
-    assert len(right.lines) == len(panels(backbone())[1].lines) + 2  # another scheme is in its row alone
-    rate = f", learning rate {backbone()[0].lr:g}"
+    _, right, beneath = panels(runs, alternatives)
+    assert len(right.lines) == len(panels(runs)[1].lines)  # what has a row is not drawn again
+    rate = f", learning rate {runs[0].lr:g}"
     arms = {
-        f"sinusoid{rate}": [run for run in backbone() if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT)],
-        f"RoPE{rate}": [run for run in backbone() if (run.pos, run.tokens) == ("rope", 16 * UNIT)],
+        f"sinusoid{rate}": [run for run in runs if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT)],
+        f"RoPE{rate}": [run for run in runs if (run.pos, run.tokens) == ("rope", 16 * UNIT)],
         "sinusoid, learning rate 0.001": alternatives["sinusoidal, learning rate 0.001"],
         "RoPE, learning rate 0.001": alternatives["rope, learning rate 0.001"],
         "T5, learning rate 0.001": alternatives["t5"],
     }
-    means = {name: statistics.fmean(run.val_loss for run in runs) for name, runs in arms.items()}
+    means = {name: statistics.fmean(run.val_loss for run in found) for name, found in arms.items()}
     names = [text.get_text() for text in beneath.get_yticklabels()]
     assert names == sorted(arms, key=lambda name: means[name])
     assert beneath.yaxis_inverted()
@@ -80,6 +86,21 @@ def test_the_runs_of_the_largest_budget_have_a_row_for_each_arm_by_rising_mean()
     for height, (name, own, bar) in enumerate(zip(names, dots, bars, strict=True)):
         assert own.get_xydata().tolist() == [[run.val_loss, height] for run in arms[name]]
         assert bar.get_xdata() == pytest.approx([means[name]] * 2)
+
+
+def test_each_budget_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others():
+    _, _, *beneath = panels(with_the_order_reversed(8, 16))
+    assert [axes.get_title(loc="left") for axes in beneath] == [
+        f"the runs of {tokens} tokens; bars: means" for tokens in ("9.8M", "19.7M")
+    ]
+    assert len({axes.get_xlim() for axes in beneath}) == 1
+
+
+def test_a_budget_less_than_twice_the_last_one_named_has_a_tick_without_a_name():
+    runs = [*backbone(), *(replace(run, tokens=12 * UNIT) for run in backbone() if run.tokens == 8 * UNIT)]
+    left, *_ = panels(runs)
+    names = dict(zip(left.get_xticks(), (text.get_text() for text in left.get_xticklabels()), strict=True))
+    assert [names[units * UNIT] for units in (8, 12, 16)] == ["9.8", "", "19.7"]
 
 
 def test_the_same_alternative_of_both_arms_has_one_marker_and_another_has_another():

@@ -26,7 +26,6 @@ from posenc.analysis.results import (
     NGramRow,
     RemovedHeadRow,
     Result,
-    by_arm,
 )
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
@@ -85,13 +84,13 @@ def write(study: Study) -> Path:
 
 
 def _within(study: Study, corpus: str, backbone: Sequence[Result]) -> list[str]:
-    """Plot the longest runs, if other schemes than the two have been trained as long; returns the paragraphs."""
-    longest = max((result.tokens for result in backbone), default=0)
+    """Plot the longest runs of other schemes beside those of the two; returns the paragraphs."""
+    longest = max((result.tokens for result in backbone if result.pos not in (ARM, BASELINE)), default=0)
     rows = [
         row for row in read_rows(study.folder / "curves.csv", CurveRow) if (row.corpus, row.tokens) == (corpus, longest)
     ]
     drawn = differences(rows)
-    if drawn is None or not {row.pos for row in rows} - {ARM, BASELINE}:
+    if drawn is None:
         return []
     name = f"within-{corpus}.png"
     figures.save(drawn, study.folder / name)
@@ -116,11 +115,9 @@ def _backbone(
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]
-    longest = [result for result in backbone if result not in both and result.tokens == max(run.tokens for run in both)]
-    other_settings = {
-        name: found for name, found in alternatives.items() if {run.pos for run in found} in ({ARM}, {BASELINE})
-    }
-    hollow = {**other_settings, **{runs[0].pos: runs for runs in by_arm(longest)}}
+    of_one_arm = {name: found for name, found in alternatives.items() if len({run.pos for run in found}) == 1}
+    other_schemes = sorted({run.pos for run in backbone} - {ARM, BASELINE})
+    hollow = of_one_arm | {pos: [run for run in backbone if run.pos == pos] for pos in other_schemes}
     figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
     written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
     if sum(point.has_ratio for point in points) > 1:  # else a map has nothing to show

@@ -177,7 +177,7 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylabel(f"{titled(BASELINE)} minus {titled(ARM)},\nnats (symlog)")
-    axes.set_xlabel(f"training tokens of the {titled(BASELINE)}")
+    axes.set_xlabel(f"million training tokens of the {titled(BASELINE)}")
 
 
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:

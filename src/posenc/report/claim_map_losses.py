@@ -22,29 +22,31 @@ from posenc.report.looks import NAMES, looks
 def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Mapping[str, Sequence[Result]]) -> Figure:
     """The final loss of each run over its tokens, and beside it the same on the scale of the budgets in `compared`.
 
-    If there are alternatives with the largest budget, its runs have a panel of their own beneath, a row for each arm.
+    The runs of a budget at which the baseline ends lower have a panel of their own beneath, a row for each arm.
 
     Args:
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
         points: N(D) of RoPE over the baseline; an arrow each, in the second panel.
         alternatives: runs of these arms with other hyperparameters, or of other schemes, by name; hollow, beside the
-            dots, in the second panel.
+            dots, in the second panel, but for those in a row; of other schemes there are rows alone.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
-    largest = max(result.tokens for result in results)
-    rows = _rows(results, alternatives, largest)
-    beside = {name: runs for name, runs in alternatives.items() if runs[0].pos in (ARM, BASELINE) or not rows}
-    heights = [4.4, 0.23 * len(rows) + 0.8] if rows else [4.4]
+    reversed_at = [point.tokens for point in points if point.gap is not None and point.gap < 0]
+    strips = {tokens: _rows(results, alternatives, tokens) for tokens in reversed_at}
+    elsewhere = {name: [run for run in runs if run.tokens not in strips] for name, runs in alternatives.items()}
+    beside = {name: runs for name, runs in elsewhere.items() if runs and runs[0].pos in (ARM, BASELINE)}
+    numbers = [len(rows) for rows in strips.values()]
+    heights = [4.4, 0.23 * sum(numbers) + 0.5 * len(numbers) + 0.4] if strips else [4.4]
     whole = Figure(figsize=(8, sum(heights)), layout="constrained")
     fig, *beneath = whole.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     for axes in drawn:
         _runs(axes, results, beside if axes is closest else {})
         over_budgets(axes, {result.tokens for result in results})
-        axes.set_xlabel("training tokens of the run")
-    arrows = [point for point in (near if enlarged else points) if 1 < point.advantage.value < math.inf]
-    arrows = [point for point in arrows if point.advantage.seeds > 1]
+        axes.set_xlabel("million training tokens of the run")
+    several = [point for point in (near if enlarged else points) if point.advantage.seeds > 1]
+    arrows = [point for point in several if point.has_ratio and min(point.by_seed.values()) > 1]
     for point in arrows:
         _arrow(closest, point)
     _bigram(drawn[0], results)
@@ -63,18 +65,20 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     )
     fig.legend(*closest.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     for one in beneath:
-        _strip(one.subplots(), rows, f"the runs of {formatting.millions(largest)} tokens; bars: means")
+        stacked = one.subplots(len(strips), 1, squeeze=False, sharex=True, height_ratios=numbers)[:, 0]
+        for axes, (tokens, rows) in zip(stacked, strips.items(), strict=True):
+            _strip(axes, rows, f"the runs of {formatting.millions(tokens)} tokens; bars: means")
+        stacked[-1].set_xlabel("final validation loss, nats per token")
     return whole
 
 
 def _rows(
     results: Sequence[Result], alternatives: Mapping[str, Sequence[Result]], tokens: int
 ) -> list[tuple[str, list[Result]]]:
-    """The runs of one budget by the name of their arm, by rising mean loss; none if no alternative has it."""
+    """The runs of one budget by the name of their arm, by rising mean loss."""
     arms = {pos: [run for run in results if run.pos == pos] for pos in (BASELINE, ARM)} | dict(alternatives)
     rows = [(name, [run for run in runs if run.tokens == tokens]) for name, runs in arms.items()]
-    rows = sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
-    return rows if any(name in alternatives for name, _ in rows) else []
+    return sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
 
 
 def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) -> None:
@@ -88,7 +92,6 @@ def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) 
     names = [name if (rate := f"learning rate {runs[0].lr:g}") in name else f"{name}, {rate}" for name, runs in rows]
     axes.set_yticks(range(len(rows)), [titled(name) for name in names], fontsize=9)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel("final validation loss, nats per token")
     axes.set_title(title, loc="left", fontsize=9)
 
 
@@ -101,9 +104,14 @@ def compared(points: Sequence[Point]) -> list[Point]:
 
 
 def over_budgets(axes: Any, budgets: set[int]) -> None:
-    """A logarithmic axis of tokens with a tick at each budget."""
+    """A logarithmic axis of tokens with a tick at each budget, in millions where it is twice the one named before."""
+    named: list[int] = []
+    for tokens in sorted(budgets):
+        if not named or tokens >= 2 * named[-1]:
+            named.append(tokens)
+    names = [formatting.millions(tokens).removesuffix("M") if tokens in named else "" for tokens in sorted(budgets)]
     axes.set_xscale("log")
-    axes.set_xticks(sorted(budgets), [formatting.millions(tokens) for tokens in sorted(budgets)], fontsize=9)
+    axes.set_xticks(sorted(budgets), names, fontsize=9)
     axes.minorticks_off()
 
 
