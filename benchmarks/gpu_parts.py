@@ -49,7 +49,6 @@ warnings: Inductor's and Triton's are not ours."""
 TOY = "experiment=smoke trainer=cpu"
 SWEPT = "pos=none,learned,sinusoidal,rope seed=0,1,2"
 ARMS, BUDGETS = ("pos=rope", "pos=sinusoidal pos.scale=0.1"), (760, 1520, 3040)
-SIX_AT_A_TIME = "hydra/launcher=joblib hydra.launcher.n_jobs=6 trainer.compile=true trainer.cuda_graphs=true"
 PARTS = (
     Part("probe", 60, "the chip's peak rates and its attention kernels", r"^.* TFLOP/s in bf16.*|^attention, .*",
          ("benchmarks/chips.py",), ("benchmarks/chips.py --size 64",)),
@@ -95,10 +94,6 @@ PARTS = (
          tuple(f"{TRAIN} {MAP} {arm} steps={BUDGETS[0]} optim.lr={lr}"
                for lr, arm in itertools.product((0.0003, 0.0012), ARMS)),
          (f"{TRAIN} {TOY} steps=10",), curves=True),
-    Part("claim_map_longer", 560, "RoPE and the sinusoid at 0.8M parameters, 157M tokens, each at its best learning "
-         "rate of four; three seeds", NO_LINE,
-         (f"{TRAIN} -m experiment=claim_map_longer data.path={{data}} {SIX_AT_A_TIME}",),
-         (f"{TRAIN} -m {TOY} pos=rope,sinusoidal seed=0 hydra/launcher=joblib hydra.launcher.n_jobs=2",), curves=True),
     Part("roofline", 240, "half of the peak, with a breakdown", r"^Lower bound of a step.*",
          ("benchmarks/roofline.py --measure --chunk 4096",),
          ("benchmarks/roofline.py --model tiny --measure --device cpu --context 8 --batch 2 --rounds 2 --eager",)),

@@ -166,7 +166,6 @@ def test_the_parts_are_listed_and_an_unknown_one_is_refused():
         "train",
         "sweep",
         "comparison",
-        "claim_map_longer",
         "roofline",
         "rotary",
         "scaling",
