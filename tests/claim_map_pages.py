@@ -12,8 +12,9 @@ FOLDER = ROOT / "results/claim-map"
 STUDY = Study(FOLDER)
 CORPUS = STUDY.corpora[0]
 LONGEST = 78_643_200
-README, RESULTS, COPYING = (
-    " ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/results.md", "docs/copying.md")
+README, RESULTS, COPYING, CLAIMS = (
+    " ".join((ROOT / page).read_text().split())
+    for page in ("README.md", "docs/results.md", "docs/copying.md", "docs/claims.md")
 )
 
 
