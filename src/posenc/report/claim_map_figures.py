@@ -77,9 +77,6 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     axes.axhline(1, color="#1c1c1c", linewidth=0.9)
     _seeds_of(axes, main)
     _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
-    for point in [point for point in main if not point.advantage.value][-1:]:
-        text = f"below {point.bound:.2g}: not reached\nby RoPE's largest budget"
-        label(axes, text, (point.tokens, point.bound), (10, -8), ha="right", va="top", fontsize=9, color=_MAIN)
     measured = {name: points for name, points in others.items() if points}
     markers = hollow(measured)
     middle = (len(measured) - 1) / 2
