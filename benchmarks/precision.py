@@ -7,11 +7,13 @@ which the logits of these models are not. Cases that differ are compared again w
 if a difference is larger than rounding explains.
 
     python benchmarks/precision.py --compile     # what a compiled run computes: fewer cases, since each is a graph
+    python benchmarks/precision.py --runs runs/claim_map  # at the weights of finished runs, whose logits may be larger
 """
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from options import Parser
@@ -21,7 +23,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from posenc.config.compose import composed
 from posenc.config.files import CONF, choices_in
+from posenc.data.batches import validation_noise
 from posenc.errors import UserError, first_line
+from posenc.evaluation.copying import own_windows
+from posenc.evaluation.load import load
 from posenc.model import Transformer
 from posenc.objectives.objective import Objective
 from posenc.training.accelerator import Hardware
@@ -36,6 +41,9 @@ WEIGHT_SCALE = 5
 LOSS, GRADIENT = 2**-9, 2**-3
 """Largest relative error of the loss, and of the gradient of each weight. On a CPU, at 64 and 192 tokens, bf16 is off
 by 5e-4 and 0.04 at most, and 0.08 with CoPE, whose counts are sums of rounded gates."""
+
+WINDOWS = 8
+"""Of a run's validation text."""
 
 MIN_NORM = 0.01
 """Errors of gradients whose norm is below this share of the whole gradient's are relative to this share of it."""
@@ -137,6 +145,22 @@ def compare(cases: Iterable[str], lengths: Sequence[int], hardware: Hardware) ->
     return rows, failed
 
 
+def compare_runs(folders: Sequence[Path], cache: Path, hardware: Hardware) -> list[list[str]]:
+    """The errors at the weights of each finished run in these folders, on its first validation windows, as rows."""
+    rows = []
+    for run in sorted(file.parent for folder in folders for file in folder.rglob("summary.json")):
+        trained = load(run)
+        tokens = trained.validation_text(cache)
+        windows = own_windows(trained, tokens)[:WINDOWS, : trained.config["context"] + trained.objective.lookahead]
+        batch = trained.objective.inputs_and_targets(
+            windows, validation_noise(tokens, windows, trained.objective.noise_per_token)
+        )
+        loss, gradient = errors(trained.model.train(), batch, hardware)
+        rows.append([str(run), f"{loss:.0e}", f"{gradient:.3f}"])
+        print(*rows[-1], flush=True)
+    return rows
+
+
 @contextmanager
 def without_cudnn_attention() -> Iterator[None]:
     """Context in which attention is left to torch's other kernels, also in what is compiled."""
@@ -150,11 +174,18 @@ def main() -> int:
     parser.add_device()
     parser.add_argument("--compile", action="store_true", help="compile the model on the device")
     parser.add_argument("--lengths", help=f"default: {LENGTHS}; {COMPILED_LENGTHS} with --compile")
+    parser.add_argument("--runs", nargs="+", type=Path, help="folders with finished runs")
+    parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of their text")
     parser.add_argument("--only", nargs="+", help="some cases, like 'pos=t5 objective=masked'; default: all")
     given = parser.parse_args()
     chosen, default_lengths = (COMPILED, COMPILED_LENGTHS) if given.compile else (cases(), LENGTHS)
     lengths = [int(length) for length in (given.lengths or default_lengths).split(",")]
     hardware = Hardware(given.device.type, "bf16-mixed", given.compile)
+    if given.runs:
+        rows = compare_runs(given.runs, given.cache, hardware)
+        print(f"bf16 on {environment(given.device)}, against fp32 on the CPU: relative errors.\n")
+        print(table(["run", "loss", "largest of a weight's gradient"], rows))
+        return 0
     rows, failed = compare(given.only or chosen, lengths, hardware)
     print(f"{'Compiled bf16' if given.compile else 'bf16'} on {environment(given.device)}, against fp32 on the CPU.")
     print(f"Relative errors of the loss (at most {LOSS:.0e}) and of the gradient of a weight (at most {GRADIENT}):\n")

@@ -1,5 +1,7 @@
 """The comparison of bf16 with fp32 notices an error of attention, and calls nothing else one."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -27,3 +29,14 @@ def test_attention_that_is_wrong_in_bf16_is_out_of_tolerance(error, op, case, mo
     monkeypatch.setattr(op, "forward", forward)
     _, failed = module("precision").compare([case], [64], Hardware("cpu", "bf16-mixed", compile=False))
     assert failed == [case] * (error != "none")
+
+
+def test_a_finished_run_is_compared_at_its_own_weights(train, tmp_path):
+    assert train("experiment=smoke", "trainer=cpu", "objective=masked").returncode == 0
+    cache = Path("data/cache")
+    for precision, exact in (("32-true", True), ("bf16-mixed", False)):
+        hardware = Hardware("cpu", precision, compile=False)
+        ((run, loss, gradient),) = module("precision").compare_runs([tmp_path / "runs"], cache, hardware)
+        assert run.startswith(f"{tmp_path}/runs/")
+        assert (float(gradient) == 0) == exact
+        assert 0 <= float(loss) <= module("precision").LOSS
