@@ -145,9 +145,8 @@ def compare(cases: Iterable[str], lengths: Sequence[int], hardware: Hardware) ->
     return rows, failed
 
 
-def compare_runs(folders: Sequence[Path], cache: Path, hardware: Hardware) -> list[list[str]]:
-    """The errors at the weights of each finished run in these folders, on its first validation windows, as rows."""
-    rows = []
+def compare_runs(folders: Sequence[Path], cache: Path, hardware: Hardware) -> Iterator[tuple[Path, float, float]]:
+    """Each finished run in these folders, and the errors at its weights on some of its validation windows."""
     for run in sorted(file.parent for folder in folders for file in folder.rglob("summary.json")):
         trained = load(run)
         tokens = trained.validation_text(cache)
@@ -155,10 +154,7 @@ def compare_runs(folders: Sequence[Path], cache: Path, hardware: Hardware) -> li
         batch = trained.objective.inputs_and_targets(
             windows, validation_noise(tokens, windows, trained.objective.noise_per_token)
         )
-        loss, gradient = errors(trained.model.train(), batch, hardware)
-        rows.append([str(run), f"{loss:.0e}", f"{gradient:.3f}"])
-        print(*rows[-1], flush=True)
-    return rows
+        yield run, *errors(trained.model.train(), batch, hardware)
 
 
 @contextmanager
@@ -182,7 +178,10 @@ def main() -> int:
     lengths = [int(length) for length in (given.lengths or default_lengths).split(",")]
     hardware = Hardware(given.device.type, "bf16-mixed", given.compile)
     if given.runs:
-        rows = compare_runs(given.runs, given.cache, hardware)
+        found = compare_runs(given.runs, given.cache, hardware)
+        rows = [[str(run), f"{loss:.0e}", f"{gradient:.3f}"] for run, loss, gradient in found]
+        if not rows:
+            parser.error(f"--runs: there is no finished run in {', '.join(map(str, given.runs))}")
         print(f"bf16 on {environment(given.device)}, against fp32 on the CPU: relative errors.\n")
         print(table(["run", "loss", "largest of a weight's gradient"], rows))
         return 0
