@@ -33,7 +33,7 @@ def test_every_ratio_with_an_interval_is_in_the_headline_and_the_documents(corpu
     for ratio, (low, high) in stated:
         covers = rf"(95 % interval over three seeds: )?{low:.2f} to {high:.2f}\)"
         fewer = rf"{ratio.value:.2f} times fewer( tokens)? \({covers}"
-        more = rf"{1 / ratio.value:.2f} times as many \({1 / high:.2f} to {1 / low:.2f}, three seeds\) tokens"
+        more = rf"{1 / ratio.value:.2f} times as many tokens \({1 / high:.2f} to {1 / low:.2f}, three seeds\)"
         assert re.search(fewer if ratio.value > 1 else more, README)
         for page in RATIOS:
             assert formatting.interval(ratio, 2) in " ".join((ROOT / page).read_text().split()), page

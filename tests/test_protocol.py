@@ -138,6 +138,13 @@ def test_no_result_but_a_trial_has_a_seed_of_the_search():
         assert result.setting.startswith(SEARCH) == (result.seed in searched), result
 
 
+def test_the_number_of_runs_that_are_missing_is_stated():
+    known, missing = {result.key for result in STUDY.results}, set()
+    for line in STUDY.lines():
+        missing |= {STUDY.key(line, STUDY.corpora[0])} - known
+    assert stated(r"On [\d-]+ (\d+) are missing") == [str(len(missing))]
+
+
 def test_every_planned_run_ends_with_a_validation():
     default = composed("experiment=claim_map")["eval_every"]
     for line in STUDY.lines():
