@@ -83,6 +83,7 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     stated = [
         "{:.2f}{} ({:.2f} to {:.2f})".format(point.advantage.value, of, *point.advantage.interval)
         for point, of in zip(learned, (" times fewer tokens", "", "", ""), strict=True)
+        if point.advantage.interval
     ]
     assert f"RoPE needs [{stated[0]} with 4.9M, {stated[1]} with 19.7M, {stated[2]} with 39.3M](" in README
     assert f"and {stated[3]} with 78.6M, where" in README

@@ -92,8 +92,9 @@ def test_the_lead_with_twice_the_tokens_has_an_interval_of_its_own():
     means = f"{mean(leads(SEEDS)):.3f} nats per byte after 78.6M tokens and by {mean(longer):.3f} after 157M"
     assert f"on average by {means}; corrected for the three tests, none is significant" in README
     assert 3 * min(p, before, stats.ttest_1samp(leads(SEEDS), 0).pvalue) > 0.05
-    ends = {(run.pos, run.lr): run.val_loss for run in STUDY.on(CORPUS) if (run.tokens, run.seed) == (2 * LONGEST, 100)}
-    fourth = ends["rope", 0.0015] - ends["sinusoidal", 0.003]
+    of_trials = [run for run in STUDY.on(CORPUS) if (run.tokens, run.seed) == (2 * LONGEST, 100)]
+    losses = {(run.pos, run.lr): run.val_loss for run in of_trials}
+    fourth = losses["rope", 0.0015] - losses["sinusoidal", 0.003]
     assert f"with the seed of these trials RoPE ends {-fourth:.3f} lower" in README
     low, high = over_seeds([*longer, fourth])
     assert f"as a fourth pair the mean is {mean([*longer, fourth]):.3f} ({low:.3f} to {high:.3f})" in COPYING

@@ -109,7 +109,7 @@ def test_the_longest_budgets_have_the_values_that_the_rules_name():
         r"with 128 it has ([\d.]+) and base ([\d,]+), and the sinusoid ([\d.]+):"
     )
     chosen = {schemes[0]: values(cells[-1].partition(":")[0]) for schemes, cells in arms()}
-    expected = {
+    expected: dict[int, dict[str, list[float | str]]] = {
         64: {"rope": [float(at_64), chosen["rope"][1]], "sinusoidal": chosen["sinusoidal"]},
         128: {"rope": [float(at_128), *numbers(base)], "sinusoidal": [float(sinusoid), chosen["sinusoidal"][1]]},
     }

@@ -34,8 +34,7 @@ def test_attention_that_is_wrong_in_bf16_is_out_of_tolerance(error, op, case, mo
 def test_a_finished_run_is_compared_at_its_own_weights(train, tmp_path):
     assert train("experiment=smoke", "trainer=cpu", "objective=masked").returncode == 0
     cache = Path("data/cache")
-    for precision, exact in (("32-true", True), ("bf16-mixed", False)):
-        hardware = Hardware("cpu", precision, compile=False)
+    for hardware, exact in ((module("precision").EXACT, True), (Hardware("cpu", "bf16-mixed", compile=False), False)):
         ((run, loss, gradient),) = module("precision").compare_runs([tmp_path / "runs"], cache, hardware)
         assert (run / "config.yaml").exists()
         assert (loss == gradient == 0) == exact

@@ -66,8 +66,8 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     fig.legend(*closest.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     for one in beneath:
         stacked = one.subplots(len(strips), 1, squeeze=False, sharex=True, height_ratios=numbers)[:, 0]
-        for axes, (tokens, rows) in zip(stacked, strips.items(), strict=True):
-            _strip(axes, rows, f"the runs of {formatting.millions(tokens)} tokens; bars: means")
+        for axes, (budget, rows) in zip(stacked, strips.items(), strict=True):
+            _strip(axes, rows, f"the runs of {formatting.millions(budget)} tokens; bars: means")
         stacked[-1].set_xlabel("final validation loss, nats per token")
     return whole
 
