@@ -170,9 +170,10 @@ def main() -> int:
     parser.add_device()
     parser.add_argument("--compile", action="store_true", help="compile the model on the device")
     parser.add_argument("--lengths", help=f"default: {LENGTHS}; {COMPILED_LENGTHS} with --compile")
-    parser.add_argument("--runs", nargs="+", type=Path, help="folders with finished runs")
-    parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of their text")
-    parser.add_argument("--only", nargs="+", help="some cases, like 'pos=t5 objective=masked'; default: all")
+    compared = parser.add_mutually_exclusive_group()
+    compared.add_argument("--only", nargs="+", help="some cases, like 'pos=t5 objective=masked'; default: all")
+    compared.add_argument("--runs", nargs="+", type=Path, help="folders with finished runs, instead of cases")
+    parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of the text of --runs")
     given = parser.parse_args()
     chosen, default_lengths = (COMPILED, COMPILED_LENGTHS) if given.compile else (cases(), LENGTHS)
     lengths = [int(length) for length in (given.lengths or default_lengths).split(",")]
