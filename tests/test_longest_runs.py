@@ -93,8 +93,8 @@ def test_the_lead_with_twice_the_tokens_has_an_interval_of_its_own():
     assert f"on average by {means}; corrected for the three tests, none is significant" in README
     assert 3 * min(p, before, stats.ttest_1samp(leads(SEEDS), 0).pvalue) > 0.05
     of_trials = [run for run in STUDY.on(CORPUS) if (run.tokens, run.seed) == (2 * LONGEST, 100)]
-    losses = {(run.pos, run.lr): run.val_loss for run in of_trials}
-    fourth = losses["rope", 0.0015] - losses["sinusoidal", 0.003]
+    losses = {(run.pos, run.lr, run.scale, run.base): run.val_loss for run in of_trials}
+    fourth = losses["rope", 0.0015, "", "10000"] - losses["sinusoidal", 0.003, "0.1", "10000"]
     assert f"with the seed of these trials RoPE ends {-fourth:.3f} lower" in README
     low, high = over_seeds([*longer, fourth])
     assert f"as a fourth pair the mean is {mean([*longer, fourth]):.3f} ({low:.3f} to {high:.3f})" in COPYING
@@ -149,17 +149,17 @@ def test_what_is_copied_and_the_lead_without_the_context_are_stated():
 
 def test_what_is_copied_with_twice_the_tokens_is_stated():
     rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens == 2 * LONGEST]
-    rows = sorted(rows, key=lambda row: row.seed)
-    sinusoids, ropes = ([row for row in rows if row.pos == pos] for pos in ("sinusoidal", "rope"))
+    of = {(row.pos, row.lr, row.seed): row for row in rows if row.scale in ("", "0.1")}
+    sinusoids, verdict = ([of[*arm, seed] for seed in SEEDS] for arm in (("sinusoidal", 0.003), ("rope", 0.0015)))
     gains = listed((row.first - row.second for row in sinusoids), 2)
+    ropes = [row for row in rows if row.pos == "rope"]
     copied = [row.first - row.second for row in ropes]
     assert f"With 157M it is {gains}, RoPE's {min(copied):.2f} to {max(copied):.2f} ({len(ropes)} runs)" in README
-    ends = {(run.pos, run.lr, run.seed): run.val_loss for run in STUDY.on(CORPUS) if run.tokens == 2 * LONGEST}
+    ends = [run for run in STUDY.on(CORPUS) if run.tokens == 2 * LONGEST]
     most = max(ropes, key=lambda row: row.first - row.second)
-    assert ends["rope", most.lr, most.seed] < min(
-        loss for (pos, _, seed), loss in ends.items() if (pos, seed) == ("sinusoidal", most.seed)
-    )
-    pairs = list(zip((row for row in ropes if row.seed < 100), sinusoids, strict=True))
+    (lowest,) = (run.val_loss for run in ends if run.key == most.key)
+    assert lowest < min(run.val_loss for run in ends if (run.pos, run.seed) == ("sinusoidal", most.seed))
+    pairs = list(zip(verdict, sinusoids, strict=True))
     novel, repeated, own, foreign = (
         listed(values, 3)
         for values in zip(
