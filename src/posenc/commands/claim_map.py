@@ -6,7 +6,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
+from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, unchanged
 from posenc.config.command_line import Arguments, folder_override, quoted
 from posenc.errors import printable
 
@@ -124,14 +124,14 @@ def measure_heads(study: "Study", finished: "Sequence[Finished]", cache: Path) -
 
 
 def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
-    """Add the loss of each finished run on each block of the validation split to blocks.csv."""
+    """Add the loss of each trial and run of the backbone on each block of the validation split to blocks.csv."""
     from posenc.analysis.results import BlockRow
     from posenc.evaluation.blocks import block_losses
 
     def measured(*of: Any) -> list[tuple[list[float]]]:
         return [([round(loss, 4) for loss in block_losses(*of)],)]
 
-    add_evaluations(study, finished, cache, "blocks.csv", BlockRow, measured)
+    add_evaluations(study, unchanged(finished), cache, "blocks.csv", BlockRow, measured)
 
 
 if __name__ == "__main__":

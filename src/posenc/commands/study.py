@@ -58,6 +58,13 @@ def command_line(
         yield given, study, finished
 
 
+def unchanged(finished: "Sequence[Finished]") -> "list[Finished]":
+    """The trials and the runs of the backbone: those that differ only in what is compared."""
+    from posenc.analysis.results import BACKBONE, SEARCH
+
+    return [(run, result) for run, result in finished if result.setting in (BACKBONE, SEARCH)]
+
+
 def add_rows(
     study: "Study",
     finished: "Sequence[Finished]",
@@ -87,19 +94,16 @@ def add_evaluations(
     kind: "type[RunRow]",
     evaluate: "Callable[[Trained, Tokens], Iterable[tuple[Any, ...]]]",
 ) -> None:
-    """Add what is measured on the model of each finished run, if it is a trial or of the backbone, to a table.
+    """Add what is measured on the model of each finished run to a table.
 
     Args:
         evaluate: from a model and its validation text to rows, without the columns that identify the run; losses are
             rounded to 5 digits.
     """
-    from posenc.analysis.results import BACKBONE, SEARCH
     from posenc.evaluation.load import load
     from posenc.storage.resource_errors import resource_errors
 
     def evaluated(run: "Run", result: "Result") -> "list[RunRow]":
-        if result.setting not in (BACKBONE, SEARCH):
-            return []
         try:
             with resource_errors():
                 trained = load(Path(run.source))

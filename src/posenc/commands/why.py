@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line
+from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, unchanged
 from posenc.config.command_line import Arguments
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def ablate(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
     from posenc.analysis.results import AblationRow
     from posenc.evaluation.ablation import losses_without
 
-    add_evaluations(study, finished, cache, "ablation.csv", AblationRow, lambda *of: losses_without(*of).items())
+    add_evaluations(
+        study, unchanged(finished), cache, "ablation.csv", AblationRow, lambda *of: losses_without(*of).items()
+    )
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ def write(study: Study) -> Path:
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
             if max(map(len, trials.values())) > 4:  # few are read from the table
                 name = f"search-{corpus}-{tokens}.png"
-                chosen = {(result.pos, result.lr, result.scale, result.base) for result in backbone}
+                of_budget = [result for result in backbone if result.tokens == tokens]
+                chosen = {(result.pos, result.lr, result.scale, result.base) for result in of_budget}
                 figures.save(search.figure(trials, chosen), study.folder / name)
                 text += [f"![Expected best of k trials]({name})"]
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")

@@ -1,9 +1,8 @@
 """What models gain where a window repeats itself, as a table."""
 
-import statistics
 from collections.abc import Sequence
 
-from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
+from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
 
@@ -13,7 +12,8 @@ ARM = ("scheme", "hyperparameters", "tokens", "seeds")
 
 def _arm(of: RunRow, seeds: Sequence[int]) -> tuple[str, ...]:
     """The cells under ARM."""
-    return of.pos, formatting.hyperparameters(of), f"{of.tokens:,}", ", ".join(map(str, seeds))
+    changed = "" if of.setting in (BACKBONE, SEARCH) else f"; {of.setting}"
+    return of.pos, f"{formatting.hyperparameters(of)}{changed}", f"{of.tokens:,}", ", ".join(map(str, seeds))
 
 
 def copying(rows: Sequence[CopyingRow]) -> list[str]:
@@ -37,14 +37,14 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         *(*ARM, "second minus first occurrence"),
         *("novel context", "repeated context", "own text before", "other text before"),
     )
-    share = statistics.fmean(row.share for row in rows)
+    shares = " or ".join(f"{share:.0%}" for share in sorted({round(row.share, 2) for row in rows}))
     return [
         "### Copying from the context",
         "A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have "
         "occurred before. Second minus first occurrence: the loss on text that is repeated in the window, at its "
         "second occurrence, minus that at its first. Novel and repeated context: the loss on the validation windows, "
         "for targets whose three preceding tokens have not occurred before in the window, and for the rest "
-        f"({share:.0%} of all). Own and other text before: the loss on the targets in the last quarter of these "
+        f"({shares} of all). Own and other text before: the loss on the targets in the last quarter of these "
         "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
         "elsewhere in the split. In nats per token, by seed.",
         markdown(Table("", head, cells)),
