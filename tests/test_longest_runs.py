@@ -53,21 +53,27 @@ def over_seeds(values: Sequence[float]) -> tuple[float, float]:
     return mean(values) - margin, mean(values) + margin
 
 
+def in_cells(rows: Sequence[CopyingRow]) -> str:
+    """Second minus first occurrence, by seed, as in a table."""
+    return ", ".join(f"{row.second - row.first:.2f}" for row in rows)
+
+
 def test_the_lead_of_the_sinusoid_has_its_interval_over_seeds():
     first = leads(SEEDS)
     low, high = over_seeds(first)
-    stated = f"by {listed(first, 3)} nats with the first three seeds (mean {mean(first):.3f}, 95 % interval "
-    assert f"{stated}{low:.3f} to {high:.3f}" in README
-    assert ("not significant), and by" in README) == (low < 0)
+    interval = f"{low:.3f} to {high:.3f}"
+    assert f"The sinusoid's lead is {mean(first):.3f} nats after 78.6M tokens (95 % interval {interval})" in README
     assert f"lower than RoPE at 0.003 by {listed(first, 3)} nats (seeds 0, 1 and 2;" in COPYING
+    assert f"in the mean by {mean(first):.3f} ({interval}; with three seeds not significant)" in COPYING
+    assert low < 0
 
 
 def test_the_replication_of_that_lead_has_an_interval_of_its_own():
     again = leads(REPLICATION)
     interval = "{:.3f} to {:.3f}".format(*over_seeds(again))
     p = stats.ttest_1samp(again, 0).pvalue
-    replication = "in a replication on a GPU that was planned after these"
-    assert f"by {listed(again, 3)} {replication} (mean {mean(again):.3f}, {interval}; p = {p:.3f})" in README
+    replication = "in a [replication](docs/copying.md#the-order-of-the-arms) with new seeds"
+    assert f"{mean(again):.3f} {replication} ({interval})" in README
     test = f"{interval}; p = {p:.3f}, or {2 * p:.3f} corrected for the two tests of this order"
     assert f"gives leads of {listed(again, 3)}, {mean(again):.3f} in the mean ({test} at this budget)" in COPYING
     assert f"by {mean(again):.3f}, {interval}, in a replication" in CLAIMS
@@ -83,9 +89,7 @@ def test_the_lead_with_twice_the_tokens_has_an_interval_of_its_own():
     assert "the sinusoid ends lower, by little, in all nine pairs of runs (six seeds), on average by" in README
     interval = "{:.3f} to {:.3f}".format(*over_seeds(longer))
     p, before = (stats.ttest_1samp(of_test, 0).pvalue for of_test in (longer, again))
-    test = f"mean {mean(longer):.3f}, {interval}; p = {p:.3f})"
-    assert f"after 157M by {listed(longer, 3)} ({test}" in README
-    assert f"Corrected for the three tests the last two are p = {3 * before:.2f} and {3 * p:.2f}." in README
+    assert f"and {mean(longer):.3f} after 157M ({interval})" in README
     ends = f"ends lower by {listed(longer, 3)} nats, in the mean by {mean(longer):.3f} ({interval};"
     assert f"{ends} p = {p:.3f}, or {3 * p:.3f} corrected" in COPYING
     assert f"after 157M with each of three (by {mean(longer):.3f}, {interval})" in CLAIMS
@@ -95,7 +99,7 @@ def test_the_lead_with_twice_the_tokens_has_an_interval_of_its_own():
     of_trials = [run for run in STUDY.on(CORPUS) if (run.tokens, run.seed) == (2 * LONGEST, 100)]
     losses = {(run.pos, run.lr, run.scale, run.base): run.val_loss for run in of_trials}
     fourth = losses["rope", 0.0015, "", "10000"] - losses["sinusoidal", 0.003, "0.1", "10000"]
-    assert f"with the seed of these trials RoPE ends {-fourth:.3f} lower" in README
+    assert f"With the seed of the trials, 100, RoPE ends {-fourth:.3f} lower at the same two settings" in COPYING
     low, high = over_seeds([*longer, fourth])
     assert f"as a fourth pair the mean is {mean([*longer, fourth]):.3f} ({low:.3f} to {high:.3f})" in COPYING
     (one,) = (one for one in paired(2 * LONGEST) if one.pairs[0][1].lr == 0.0015)
@@ -132,10 +136,8 @@ def test_what_is_copied_and_the_lead_without_the_context_are_stated():
     of = {(row.pos, row.lr, row.seed): row for row in rows}
     sinusoids = [of["sinusoidal", 0.0042, seed] for seed in (*SEEDS, *REPLICATION)]
     ropes = [of["rope", 0.003, seed] for seed in (*SEEDS, *REPLICATION)]
-    gains = listed((row.first - row.second for row in sinusoids), 2)
-    assert f"a second time within the window is {gains} nats lower than at its first occurrence" in README
-    rotated = [row.first - row.second for row in rows if row.pos == "rope"]
-    assert f"RoPE's {min(rotated):.2f} to {max(rotated):.2f} ({len(rotated)} runs)" in README
+    for three in sinusoids[:3], sinusoids[3:]:
+        assert f"| {in_cells(three)} |" in COPYING
     pairs = list(zip(ropes, sinusoids, strict=True))
     assert f"leads RoPE at 0.003 by {listed((rope.own - sinusoid.own for rope, sinusoid in pairs), 3)} nats" in COPYING
     assert f"is {listed((sinusoid.foreign - rope.foreign for rope, sinusoid in pairs), 3)} behind" in COPYING
@@ -147,14 +149,24 @@ def test_what_is_copied_and_the_lead_without_the_context_are_stated():
     assert set(of_least[0]) == set(of_least[1])  # "The two of the six seeds that copy least have the smallest leads"
 
 
+def test_what_both_arms_copy_in_the_longer_runs_is_in_the_headline():
+    rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens in (LONGEST, 2 * LONGEST)]
+    in_pairs = [row for row in rows if row.pos == "sinusoidal" and row.seed < 100]
+    assert len(in_pairs) == len([*SEEDS, *REPLICATION, *SEEDS]) == 9
+    copied, rotated = (
+        [row.first - row.second for row in of] for of in (in_pairs, [r for r in rows if r.pos == "rope"])
+    )
+    lower = f"{min(copied):.2f} to {max(copied):.2f} nats lower than at its first occurrence"
+    assert f"In these nine runs its loss on text that occurs a second time within the window is {lower}" in README
+    assert f"RoPE's {min(rotated):.2f} to {max(rotated):.2f} ({len(rotated)} runs)" in README
+
+
 def test_what_is_copied_with_twice_the_tokens_is_stated():
     rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens == 2 * LONGEST]
     of = {(row.pos, row.lr, row.seed): row for row in rows if row.scale in ("", "0.1")}
     sinusoids, verdict = ([of[*arm, seed] for seed in SEEDS] for arm in (("sinusoidal", 0.003), ("rope", 0.0015)))
-    gains = listed((row.first - row.second for row in sinusoids), 2)
     ropes = [row for row in rows if row.pos == "rope"]
-    copied = [row.first - row.second for row in ropes]
-    assert f"With 157M it is {gains}, RoPE's {min(copied):.2f} to {max(copied):.2f} ({len(ropes)} runs)" in README
+    assert f"| {in_cells(sinusoids)} |" in COPYING
     ends = [run for run in STUDY.on(CORPUS) if run.tokens == 2 * LONGEST]
     most = max(ropes, key=lambda row: row.first - row.second)
     (lowest,) = (run.val_loss for run in ends if run.key == most.key)
@@ -203,8 +215,8 @@ def test_what_fewer_rotated_channels_change_is_stated():
     against = f"it ends {below(hybrids, sinusoids)} lower (seeds 0 and 1), and, with seed 100, "
     against += f"{below([hybrid], [other])} lower than the sinusoid at 0.006 and {below([hybrid], [sinusoid])} lower"
     assert f"Against the sinusoid at its best rate {against} than at 0.003" in COPYING
-    variant = "Without positions in its last layer RoPE copies with 78.6M tokens (three seeds), and ends"
-    assert f"{variant} {below(hybrids, sinusoids)} nats below the sinusoid" in README
+    assert "without positions in its last layer, with which it ends below the sinusoid," in README
+    assert max(run.val_loss for run in hybrids) < min(run.val_loss for run in sinusoids)
     ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
     assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
     gains = {row.key: row.first - row.second for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
@@ -216,7 +228,6 @@ def test_what_fewer_rotated_channels_change_is_stated():
     )
     words = ("no", "one", "two", "three")
     share = f"with {words[sum(run in copying for run in partials)]} of {words[len(partials)]} seeds"
-    assert share in README
     assert f"does so {share}" in COPYING
     ropes = {0: controls[0], 1: controls[1], 100: control}
     stated = f"not copy, and ends {below(late, [ropes[run.seed] for run in late])} below RoPE of the same seed"
@@ -252,9 +263,9 @@ def test_the_one_head_that_copies_a_little_is_stated():
     goes = f"from {whole.second - whole.first:.2f} to {least.second - least.first:.2f}"
     stated = f"one head of the last layer too: {goes}; without any other head it is"
     assert f"{stated} {second.second - second.first:.2f} at the least" in COPYING
-    copied = {(row.pos, row.seed) for row in rows if row.layer == 0 and row.first - row.second > 0.1}
-    assert len(copied) == 7
-    assert "In each of the seven models that copy and were measured, one of them only a little," in README
+    copied = {row.key for row in rows if row.layer == 0 and row.first - row.second > 0.1 and "bpe" not in row.setting}
+    assert len(copied) == 8
+    assert "So in each of the eight models of bytes that copy and were measured, one of them only a little," in COPYING
 
 
 def test_the_one_head_that_copies_with_the_sinusoid_is_stated():
