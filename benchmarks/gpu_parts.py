@@ -57,7 +57,7 @@ PARTS = (
     Part("precision", 150, "bf16 on this device agrees with fp32 on the CPU", AGREEMENT,
          ("benchmarks/precision.py",),
          ("benchmarks/precision.py --lengths 64 --only pos=t5 'attention=linear objective=masked'",)),
-    Part("precision_compiled", 400, "so does what is compiled", AGREEMENT,
+    Part("precision_compiled", 560, "so does what is compiled", AGREEMENT,
          ("benchmarks/precision.py --compile",),
          ("benchmarks/precision.py --lengths 8 --only pos=none",)),
     Part("test_gpu", 400, "all pass", r"^.*(?:passed|failed|collected).*$",

@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 from scipy import stats
 
-from posenc.analysis.results import BlockRow, CopyingRow, RemovedHeadRow, Result
+from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, RemovedHeadRow, Result
 from posenc.analysis.validation_error import Difference, differences
 from posenc.storage.csv_files import read_rows
 from tests.claim_map_pages import CLAIMS, COPYING, CORPUS, FOLDER, LONGEST, README, STUDY, found, listed
@@ -187,6 +187,27 @@ def test_what_is_copied_with_twice_the_tokens_is_stated():
         f"the sinusoid leads by {own}; without the text more than 32 bytes before that quarter it is {foreign}"
         in COPYING
     )
+
+
+def test_what_is_copied_with_bpe_tokens_is_stated():
+    rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if "tokenizer=bpe" in row.setting]
+    rope, sinusoid = sorted(rows, key=lambda row: row.pos)
+    summed = f"is {in_cells([sinusoid])} nats per token with the sinusoid and {in_cells([rope])} with RoPE"
+    assert f"second minus first {summed}" in COPYING
+    gaps = (
+        f"{sinusoid.new - rope.new:.3f} below in novel contexts and {rope.seen - sinusoid.seen:.3f} above in repeated"
+    )
+    of_bpe = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (rope.setting, rope.tokens)]
+    ends = {(run.pos, run.seed): run.val_loss for run in of_bpe}
+    leads = [ends["sinusoidal", seed] - ends["rope", seed] for seed in (0, 1)]
+    assert f"RoPE ends {leads[1]:.3f} below, {gaps} ones" in COPYING
+    apart = {(row.pos, row.distance): row.val_loss for row in read_rows(FOLDER / "distances.csv", DistanceRow)
+             if row.key in (rope.key, sinusoid.key)}  # fmt: skip
+    near, far, of_sinusoid, at_last = (
+        f"{apart[pos, 0] - apart[pos, back]:.2f}" for pos in ("rope", "sinusoidal") for back in (32, 224)
+    )
+    assert f"by {near} nats per token if it is 32 tokens back, by {far} if it is 224 back" in COPYING
+    assert f"with the sinusoid by {of_sinusoid} and {at_last}." in COPYING
 
 
 def test_what_fewer_rotated_channels_change_is_stated():

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from posenc.analysis.claim_map import backbone_of
-from posenc.analysis.results import CopyingRow, Result, table
+from posenc.analysis.results import SEARCH, CopyingRow, Result, table
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
-from posenc.commands.study import add_evaluations
+from posenc.commands.study import add_evaluations, in_default_setting
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, only, python
@@ -116,8 +116,9 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
     for row in rows:
         arm = f"| {row['pos']} | {arms[row['pos']]} | 40,960 | 0 |"
         gain = float(row["second"]) - float(row["first"])
-        losses = " | ".join(f"{float(row[column]):.3f}" for column in ("new", "seen", "own", "foreign"))
-        assert f"{arm} {gain:+.2f} | {losses} |" in page
+        new, seen, own, foreign = (f"{float(row[column]):.3f}" for column in ("new", "seen", "own", "foreign"))
+        cells = f"{gain:+.2f} | {new} | {seen} | {float(row['share']):.0%} | {own} | {foreign}"
+        assert f"{arm} {cells} |" in page
         apart = {
             int(of["distance"]): float(of["val_loss"])
             for of in read_csv(kept / "distances.csv")
@@ -126,6 +127,14 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
         assert list(apart) == [0, 32, 64, 128, 224]
         gains = " | ".join(f"{loss - apart[0]:+.2f}" for loss in list(apart.values())[1:])
         assert page.count(f"{arm} {gains} |") == 1
+
+
+def test_only_what_is_compared_with_rope_on_the_whole_split_must_be_in_the_default_setting(folder):
+    study = Study(folder / "kept")
+    finished, _ = study.add_runs([folder / "runs"])
+    changed = [(run, replace(result, setting="context=64")) for run, result in finished]
+    trials = [(run, replace(result, setting=SEARCH)) for run, result in finished]
+    assert in_default_setting([*finished, *changed, *trials]) == [*finished, *trials]
 
 
 def test_a_measure_that_is_nan_is_left_out_with_a_notice(folder, tmp_path, monkeypatch, capsys):

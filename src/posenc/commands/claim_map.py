@@ -6,7 +6,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, unchanged
+from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, in_default_setting
 from posenc.config.command_line import Arguments, folder_override, quoted
 from posenc.errors import printable
 
@@ -131,7 +131,7 @@ def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path) 
     def measured(*of: Any) -> list[tuple[list[float]]]:
         return [([round(loss, 4) for loss in block_losses(*of)],)]
 
-    add_evaluations(study, unchanged(finished), cache, "blocks.csv", BlockRow, measured)
+    add_evaluations(study, in_default_setting(finished), cache, "blocks.csv", BlockRow, measured)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def command_line(
         yield given, study, finished
 
 
-def unchanged(finished: "Sequence[Finished]") -> "list[Finished]":
+def in_default_setting(finished: "Sequence[Finished]") -> "list[Finished]":
     """The trials and the runs of the backbone: those that differ only in what is compared."""
     from posenc.analysis.results import BACKBONE, SEARCH
 

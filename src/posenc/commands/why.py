@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, unchanged
+from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, in_default_setting
 from posenc.config.command_line import Arguments
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def ablate(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
     from posenc.evaluation.ablation import losses_without
 
     add_evaluations(
-        study, unchanged(finished), cache, "ablation.csv", AblationRow, lambda *of: losses_without(*of).items()
+        study, in_default_setting(finished), cache, "ablation.csv", AblationRow, lambda *of: losses_without(*of).items()
     )
 
 

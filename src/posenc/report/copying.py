@@ -29,22 +29,22 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
                 ", ".join(f"{run.second - run.first:+.2f}" for run in own),
                 ", ".join(f"{run.new:.3f}" for run in own),
                 ", ".join(f"{run.seen:.3f}" for run in own),
+                f"{arm.share:.0%}",
                 ", ".join(f"{run.own:.3f}" for run in own),
                 ", ".join(f"{run.foreign:.3f}" for run in own),
             ]
         )
     head = (
         *(*ARM, "second minus first occurrence"),
-        *("novel context", "repeated context", "own text before", "other text before"),
+        *("novel context", "repeated context", "share", "own text before", "other text before"),
     )
-    shares = " or ".join(f"{share:.0%}" for share in sorted({round(row.share, 2) for row in rows}))
     return [
         "### Copying from the context",
         "A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have "
         "occurred before. Second minus first occurrence: the loss on text that is repeated in the window, at its "
         "second occurrence, minus that at its first. Novel and repeated context: the loss on the validation windows, "
         "for targets whose three preceding tokens have not occurred before in the window, and for the rest "
-        f"({shares} of all). Own and other text before: the loss on the targets in the last quarter of these "
+        "(their share is given). Own and other text before: the loss on the targets in the last quarter of these "
         "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
         "elsewhere in the split. In nats per token, by seed.",
         markdown(Table("", head, cells)),

@@ -52,7 +52,7 @@ def figure(search: Search, chosen: Set[Choice]) -> Figure:
         label(axes, f"{cut} above", (1, top + margin), (9, -3), va="top", fontsize=9)
     axes.set_title(
         "Expected best of k of an arm's trials, drawn at random\n"
-        "bars at k = 1: single trials; ring: the trial whose hyperparameters the claim map has at this budget",
+        "bars at k = 1: single trials; ring: the trial whose hyperparameters the claim map uses at this budget",
         loc="left",
         fontsize=10,
     )
