@@ -14,6 +14,9 @@ from posenc.analysis.sweep import Sweep
 from posenc.report import figures
 from posenc.storage.csv_files import read_csv
 
+TUNED = ("amplitude", "roformer-performer-tuned")
+"""The folders whose sinusoid has an amplitude of its own."""
+
 BIGRAM, UNIGRAM = {"bigram_loss": 2.38}, {"unigram_loss": 2.81}
 
 
@@ -36,5 +39,5 @@ def runs(folder: Path) -> tuple[Run, ...]:
 if __name__ == "__main__":
     for file in sorted(Path(__file__).parent.glob("*/curves.csv")):
         swept = runs(file.parent)
-        baseline = "sinusoidal" if file.parent.name == "amplitude" else "sinusoidal_matched"
+        baseline = "sinusoidal" if file.parent.name in TUNED else "sinusoidal_matched"
         figures.save_all(compare(Sweep(file.parent.name, swept), baseline), file.parent)
