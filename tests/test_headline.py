@@ -21,7 +21,7 @@ RATIOS = ("docs/results.md", "docs/claims.md")
 
 
 BPE = "tokenizer=bpe tokenizer.vocab_size=1024"
-SEEDS, OF_BPE = {4_915_200: [0, 1], 19_660_800: [0]}, {4_915_200: [0, 1], 19_660_800: [0, 1]}
+SEEDS, OF_BPE = {4_915_200: [0, 1], 19_660_800: [0]}, {4_915_200: [0, 1], 19_660_800: [0, 1, 2]}
 """Of the runs with one factor changed, by tokens."""
 
 
@@ -111,7 +111,7 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
             if not point.plateau and math.inf not in ratios[setting, point.tokens]:
                 assert f"| {listed(point.by_seed.values(), 2)}" in RESULTS
     of_19_7m = {setting: of for (setting, tokens), of in ratios.items() if tokens == 19_660_800}
-    bpe = listed(of_19_7m.pop(BPE), 2)
+    bpe = listed(filter(math.isfinite, of_19_7m.pop(BPE)), 2)
     smallest, largest = sorted(of_19_7m, key=lambda setting: of_19_7m[setting])[:: len(of_19_7m) - 1]
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")
     (low,), (high,) = of_19_7m[smallest], of_19_7m[largest]

@@ -191,16 +191,19 @@ def test_what_is_copied_with_twice_the_tokens_is_stated():
 
 def test_what_is_copied_with_bpe_tokens_is_stated():
     rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if "tokenizer=bpe" in row.setting]
-    rope, sinusoid = sorted(rows, key=lambda row: row.pos)
-    summed = f"is {in_cells([sinusoid])} nats per token with the sinusoid and {in_cells([rope])} with RoPE"
-    assert f"second minus first {summed}" in COPYING
-    gaps = (
-        f"{sinusoid.new - rope.new:.3f} below in novel contexts and {rope.seen - sinusoid.seen:.3f} above in repeated"
-    )
-    of_bpe = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (rope.setting, rope.tokens)]
+    ropes, sinusoids = ([row for row in rows if row.pos == pos] for pos in ("rope", "sinusoidal"))
+    both = [" and ".join(f"{row.second - row.first:.2f}" for row in of_arm) for of_arm in (sinusoids, ropes)]
+    assert f"second minus first is {both[0]} nats per token with the sinusoid and {both[1]} with RoPE" in COPYING
+    of_bpe = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (rows[0].setting, rows[0].tokens)]
     ends = {(run.pos, run.seed): run.val_loss for run in of_bpe}
-    leads = [ends["sinusoidal", seed] - ends["rope", seed] for seed in (0, 1)]
-    assert f"RoPE ends {leads[1]:.3f} below, {gaps} ones" in COPYING
+    below = listed((ends["sinusoidal", row.seed] - ends["rope", row.seed] for row in ropes), 3)
+    pairs = list(zip(ropes, sinusoids, strict=True))
+    novel, repeated = (
+        listed(gaps, 3) for gaps in zip(*((two.new - one.new, one.seen - two.seen) for one, two in pairs), strict=True)
+    )
+    gaps = f"{novel} below in novel contexts and {repeated} above in repeated ones"
+    assert f"RoPE ends {below} below, {gaps}" in COPYING
+    rope, sinusoid = ropes[0], sinusoids[0]
     apart = {(row.pos, row.distance): row.val_loss for row in read_rows(FOLDER / "distances.csv", DistanceRow)
              if row.key in (rope.key, sinusoid.key)}  # fmt: skip
     near, far, of_sinusoid, at_last = (
