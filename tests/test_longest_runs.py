@@ -100,6 +100,7 @@ def test_the_lead_with_twice_the_tokens_has_an_interval_of_its_own():
     losses = {(run.pos, run.lr, run.scale, run.base): run.val_loss for run in of_trials}
     fourth = losses["rope", 0.0015, "", "10000"] - losses["sinusoidal", 0.003, "0.1", "10000"]
     assert f"With the seed of the trials, 100, RoPE ends {-fourth:.3f} lower at the same two settings" in COPYING
+    assert f"with the seed of the trials RoPE ends {-fourth:.3f} lower after 157M" in README
     low, high = over_seeds([*longer, fourth])
     assert f"as a fourth pair the mean is {mean([*longer, fourth]):.3f} ({low:.3f} to {high:.3f})" in COPYING
     (one,) = (one for one in paired(2 * LONGEST) if one.pairs[0][1].lr == 0.0015)
