@@ -28,8 +28,9 @@ def headline(comparison: Comparison) -> str:
     rivals = [arm for panel in panels for arm in panel.rivals]
     faster = [arm for arm in rivals if arm.headline and arm.verdict == Verdict.FASTER]
     if not rivals:
-        lowest = panels[0].arms[0]
-        return f"{lowest.scheme} ends at the lowest validation loss, {lowest.loss.value:.3f} nats per token"
+        lowest, *others = panels[0].arms
+        which = "the lowest" if others else "a"
+        return f"{lowest.scheme} ends at {which} validation loss of {lowest.loss.value:.3f} nats per token"
     if all(arm.verdict == Verdict.NONE for arm in rivals):
         return f"No verdict: no scheme shares {SEEDS_FOR_A_VERDICT} seeds with {baseline}"
     if not faster:
