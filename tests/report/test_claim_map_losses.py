@@ -58,44 +58,6 @@ def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm_in_the_second
     assert len(left.lines) == len(panels(backbone())[0].lines)
 
 
-def with_the_order_reversed(*units):
-    """The backbone with the arms' losses exchanged at these budgets."""
-    other = {"rope": "sinusoidal", "sinusoidal": "rope"}
-    at = {one * UNIT for one in units}
-    return [replace(run, pos=other[run.pos]) if run.tokens in at else run for run in backbone()]
-
-
-def test_the_runs_of_a_budget_where_the_order_reverses_have_a_row_for_each_arm_by_rising_mean():
-    runs, alternatives = with_the_order_reversed(16), with_a_lower_rate(16)
-    alternatives["t5"] = [replace(run, pos="t5") for run in alternatives["rope, learning rate 0.001"][:1]]
-    _, right, beneath = panels(runs, alternatives)
-    assert len(right.lines) == len(panels(runs)[1].lines)  # what has a row is not drawn again
-    rate = f", learning rate {runs[0].lr:g}"
-    arms = {
-        f"sinusoid{rate}": [run for run in runs if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT)],
-        f"RoPE{rate}": [run for run in runs if (run.pos, run.tokens) == ("rope", 16 * UNIT)],
-        "sinusoid, learning rate 0.001": alternatives["sinusoidal, learning rate 0.001"],
-        "RoPE, learning rate 0.001": alternatives["rope, learning rate 0.001"],
-        "T5, learning rate 0.001": alternatives["t5"],
-    }
-    means = {name: statistics.fmean(run.val_loss for run in found) for name, found in arms.items()}
-    names = [text.get_text() for text in beneath.get_yticklabels()]
-    assert names == sorted(arms, key=lambda name: means[name])
-    assert beneath.yaxis_inverted()
-    dots, bars = ([line for line in beneath.lines if (line.get_marker() == "o") == dot] for dot in (True, False))
-    for height, (name, own, bar) in enumerate(zip(names, dots, bars, strict=True)):
-        assert own.get_xydata().tolist() == [[run.val_loss, height] for run in arms[name]]
-        assert bar.get_xdata() == pytest.approx([means[name]] * 2)
-
-
-def test_each_budget_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others():
-    _, _, *beneath = panels(with_the_order_reversed(8, 16))
-    assert [axes.get_title(loc="left") for axes in beneath] == [
-        f"the runs of {tokens} tokens; bars: means" for tokens in ("9.8M", "19.7M")
-    ]
-    assert len({axes.get_xlim() for axes in beneath}) == 1
-
-
 def test_a_budget_less_than_twice_the_last_one_named_has_a_tick_without_a_name():
     runs = [*backbone(), *(replace(run, tokens=12 * UNIT) for run in backbone() if run.tokens == 8 * UNIT)]
     left, *_ = panels(runs)

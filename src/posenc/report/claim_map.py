@@ -33,6 +33,7 @@ from posenc.report import claim_map_figures, figures, formatting, search
 from posenc.report.claim_map_curves import differences
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
+from posenc.report.claim_map_reversals import reversed_order
 from posenc.report.claim_map_tables import one_factor, schemes, table
 from posenc.report.copying import copying, distances, removed_heads
 from posenc.report.position_shares import position_shares
@@ -121,6 +122,9 @@ def _backbone(
     hollow = of_one_arm | {pos: [run for run in backbone if run.pos == pos] for pos in other_schemes}
     figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
     written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
+    if (behind := reversed_order(both, points, hollow)) is not None:
+        figures.save(behind, study.folder / f"reversed-{corpus}.png")
+        written.append(f"![Final losses where the baseline ends lower](reversed-{corpus}.png)")
     if sum(point.has_ratio for point in points) > 1:  # else a map has nothing to show
         factors = {
             study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)

@@ -22,24 +22,19 @@ from posenc.report.looks import NAMES, looks
 def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Mapping[str, Sequence[Result]]) -> Figure:
     """The final loss of each run over its tokens, and beside it the same on the scale of the budgets in `compared`.
 
-    The runs of a budget at which the baseline ends lower have a panel of their own beneath, a row for each arm.
-
     Args:
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
         points: N(D) of RoPE over the baseline; an arrow each, in the second panel.
-        alternatives: runs of these arms with other hyperparameters, or of other schemes, by name; hollow, beside the
-            dots, in the second panel, but for those in a row; of other schemes there are rows alone.
+        alternatives: runs of these two with other hyperparameters, by name; hollow, beside the dots, in the second
+            panel, but for those of a budget in `reversals`, which are in the figure of claim_map_reversals.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
-    reversed_at = [point.tokens for point in points if point.gap is not None and point.gap < 0]
-    strips = {tokens: _rows(results, alternatives, tokens) for tokens in reversed_at}
-    elsewhere = {name: [run for run in runs if run.tokens not in strips] for name, runs in alternatives.items()}
+    elsewhere = {
+        name: [run for run in runs if run.tokens not in reversals(points)] for name, runs in alternatives.items()
+    }
     beside = {name: runs for name, runs in elsewhere.items() if runs and runs[0].pos in (ARM, BASELINE)}
-    numbers = [len(rows) for rows in strips.values()]
-    heights = [4.4, 0.23 * sum(numbers) + 0.5 * len(numbers) + 0.4] if strips else [4.4]
-    whole = Figure(figsize=(8, sum(heights)), layout="constrained")
-    fig, *beneath = whole.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    fig = Figure(figsize=(8, 4.4), layout="constrained")
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     for axes in drawn:
         _runs(axes, results, beside if axes is closest else {})
@@ -64,35 +59,12 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         fontsize=10,
     )
     fig.legend(*closest.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    for one in beneath:
-        stacked = one.subplots(len(strips), 1, squeeze=False, sharex=True, height_ratios=numbers)[:, 0]
-        for axes, (budget, rows) in zip(stacked, strips.items(), strict=True):
-            _strip(axes, rows, f"the runs of {formatting.millions(budget)} tokens; bars: means")
-        stacked[-1].set_xlabel("final validation loss, nats per token")
-    return whole
+    return fig
 
 
-def _rows(
-    results: Sequence[Result], alternatives: Mapping[str, Sequence[Result]], tokens: int
-) -> list[tuple[str, list[Result]]]:
-    """The runs of one budget by the name of their arm, by rising mean loss."""
-    arms = {pos: [run for run in results if run.pos == pos] for pos in (BASELINE, ARM)} | dict(alternatives)
-    rows = [(name, [run for run in runs if run.tokens == tokens]) for name, runs in arms.items()]
-    return sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
-
-
-def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) -> None:
-    """A row of dots for each arm, the lowest loss at the top."""
-    look = looks([runs[0].pos for _, runs in rows])
-    for height, (_, runs) in enumerate(rows):
-        ends = [run.val_loss for run in runs]
-        colour = look[runs[0].pos].colour
-        axes.plot(ends, [height] * len(ends), "o", color=colour, markersize=5, alpha=0.65, markeredgewidth=0)
-        axes.plot([statistics.fmean(ends)] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=1.6)
-    names = [name if (rate := f"learning rate {runs[0].lr:g}") in name else f"{name}, {rate}" for name, runs in rows]
-    axes.set_yticks(range(len(rows)), [titled(name) for name in names], fontsize=9)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_title(title, loc="left", fontsize=9)
+def reversals(points: Sequence[Point]) -> list[int]:
+    """The budgets, in tokens, at which the baseline ends lower."""
+    return [point.tokens for point in points if point.gap is not None and point.gap < 0]
 
 
 def compared(points: Sequence[Point]) -> list[Point]:
