@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc.model import Transformer
+from posenc.model.block import Family
 from posenc.positions import Learned, PositionScheme, Sinusoidal
 from tests.positions.every import ABSOLUTE, schemes
 
@@ -124,6 +125,12 @@ def test_a_hook_that_returns_another_shape_is_named(hook, returned, sentence):
     mine = type("Mine", (PositionScheme,), {hook: returned})
     with pytest.raises(ValueError, match=f"Mine.{sentence}"):
         Transformer(50, 12, 1, WIDTH, HEADS, mine())
+
+
+def test_keys_have_fewer_heads_than_queries_with_grouped_query_attention():
+    mine = type("Mine", (PositionScheme,), {"rotate": lambda _, q, *__: (q, q)})
+    with pytest.raises(ValueError, match=rf"Mine.rotate returns shape \(1, {HEADS}, 2, 1\), not \(1, 1, 2, 1\)"):
+        Transformer(50, 12, 1, WIDTH, HEADS, mine(), Family(queries_per_key="all"))
 
 
 class Distance(PositionScheme):

@@ -27,7 +27,7 @@ def test_the_runs_of_a_budget_where_the_order_reverses_have_a_row_for_each_arm_b
     runs, alternatives = with_the_order_reversed(16), with_a_lower_rate(16)
     alternatives["t5"] = [replace(run, pos="t5") for run in alternatives["rope, learning rate 0.001"][:1]]
     (beneath,) = panels(runs, alternatives)
-    of_all_runs = (panels(runs, others, losses)[1] for others in (alternatives, {}))
+    of_all_runs = (panels(runs, others, losses)[1] for others in (alternatives, None))
     assert len({len(axes.lines) for axes in of_all_runs}) == 1  # what has a row is not drawn again
     rate = f", learning rate {runs[0].lr:g}"
     arms = {

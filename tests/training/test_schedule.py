@@ -37,6 +37,11 @@ def test_wsd_is_stable_between_warm_up_and_a_linear_cool_down():
     assert factors == pytest.approx([0.5, 1, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2])
 
 
+@pytest.mark.parametrize("schedule", [WSD(min_lr_ratio=0.2), Cosine(min_lr_ratio=0.2)])
+def test_the_learning_rate_stays_at_its_minimum_after_the_last_step(schedule):
+    assert [schedule.lr_factor(step, 10) for step in (9, 10, 20)] == pytest.approx([0.2, 0.2, 0.2])
+
+
 def test_runs_of_different_lengths_share_wsd_up_to_the_cool_down_of_the_shorter_one():
     schedule = WSD(warmup=30, cooldown=0.2)
     short, long = ([schedule.lr_factor(step, steps) for step in range(steps)] for steps in (300, 600))

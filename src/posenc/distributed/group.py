@@ -83,7 +83,8 @@ def rank_zero_first() -> Iterator[None]:
 
 @contextmanager
 def named_peer_failures() -> Iterator[None]:
-    """
+    """Name the cause of an error of communication.
+
     Raises:
         RunError: in place of the errors of gloo, NCCL and the store when another rank has died or does not respond.
     """

@@ -46,7 +46,7 @@ class KeyShift(Intervention):
 
     This is modded-nanogpt's partial key offset where these channels are not rotated. Rotated ones are shifted before
     the rotation, so that only their content is; in layout `half` they are the second channels of planes whose first
-    ones are not shifted.
+    ones are not shifted. CoPE's gates see the keys as they were.
 
     Args:
         fraction: fraction of the channels that is shifted.
@@ -65,7 +65,9 @@ class KeyShift(Intervention):
 
 
 class EncodingInQK(Intervention):
-    """Sines and cosines added to the queries and keys of every layer instead of the embeddings.
+    """Sines and cosines added to the queries and keys of every layer, before the scheme's rotation.
+
+    Gates that depend on the tokens (FoX, CoPE) see queries and keys without them.
 
     Args:
         head_dim: Dh, even.

@@ -1,4 +1,8 @@
-"""Chunked cross-entropy for large vocabularies, which never stores the logits of all tokens."""
+"""Chunked cross-entropy for large vocabularies, which never stores the logits of all tokens.
+
+torch 2.13's `F.linear_cross_entropy` does the same, but for bf16 it returns the loss in bf16, and `torch.compile`
+cannot trace it as one graph.
+"""
 
 from typing import Any
 

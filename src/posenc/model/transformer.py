@@ -53,7 +53,7 @@ class Transformer(nn.Module):
             "heads": heads,
         }
         family, attention = family or Family(), attention or Softmax()
-        _check(sizes, scheme, attention, causal)
+        _check(sizes, scheme, family, attention, causal)
         self.causal = causal
         self.embedding = nn.Embedding(vocab_size, width)
         self.blocks = nn.ModuleList(
@@ -107,14 +107,16 @@ class Transformer(nn.Module):
                 x = block(x, context)
 
     def position_share(self, tokens: Tensor) -> float | None:
-        """The position encoding's share of the input variance of the first norm; None if nothing is added.
+        """The variance of the position encoding relative to that of the first norm's input; None if nothing is added.
 
-        Variances are over the D channels, as in LayerNorm, and averaged over the tokens (B, T).
+        Variances are over the D channels, as in LayerNorm, and averaged over the tokens (B, T). What the encoding adds
+        equally at every position counts too, and where tokens and encoding cancel the ratio exceeds 1.
         """
-        encoding = self.scheme.encoding(torch.arange(tokens.shape[-1], device=tokens.device))
+        positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        encoding = self.scheme.encoding(positions)
         if encoding is None:
             return None
-        x, _ = self._embed(tokens)
+        x = self.scheme.embed(self.embedding(tokens), positions)
         encoding_variance, variance = (part.float().var(-1, correction=0).mean() for part in (encoding, x))
         return (encoding_variance / variance).item()
 
@@ -134,7 +136,9 @@ class Transformer(nn.Module):
         return PositionContext(scheme, positions, None if bias is None else mask_future(bias, self.causal)[None])
 
 
-def _check(sizes: Mapping[str, int], scheme: PositionScheme, attention: AttentionOp, causal: bool) -> None:
+def _check(
+    sizes: Mapping[str, int], scheme: PositionScheme, family: Family, attention: AttentionOp, causal: bool
+) -> None:
     """Raise the errors documented in `Transformer`."""
     for name, size in sizes.items():
         if size < 1:
@@ -147,22 +151,24 @@ def _check(sizes: Mapping[str, int], scheme: PositionScheme, attention: Attentio
         )
     if scheme.causal_only and not causal:
         raise ValueError(f"{type(scheme).__name__} needs a causal model: use objective=causal or another pos")
-    biased = _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"])
+    kv_heads = family.num_kv_heads(sizes["heads"])
+    biased = _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"], kv_heads)
     if not attention.has_logits and (biased or not scheme.rotates):
         raise ValueError(
-            f"{type(scheme).__name__} needs attention logits, and {type(attention).__name__.lower()} attention has "
-            "none: use attention=softmax or another pos"
+            f"{type(attention).__name__.lower()} attention supports only schemes that rotate queries and keys or add "
+            f"to the embeddings, not {type(scheme).__name__}: use attention=softmax or another pos"
         )
 
 
-def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int) -> bool:
+def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int, kv_heads: int) -> bool:
     """Whether the scheme has a bias in any layer; tested on two tokens, with the shapes that its hooks return."""
-    x, q, positions = torch.zeros(1, 2, width), torch.zeros(1, heads, 2, width // heads), torch.arange(2)
+    x, positions = torch.zeros(1, 2, width), torch.arange(2)
+    q, k = (torch.zeros(1, number, 2, width // heads) for number in (heads, kv_heads))
     biased = False
     for layer in {id(found): found for found in map(scheme.layer, range(layers))}.values():
-        bias, content_bias = layer.bias(positions), layer.content_bias(x, q, q, positions)
-        for rotated in layer.rotate(q, q, positions):
-            _check_shape(layer, "rotate", rotated[..., :1], (1, heads, 2, 1))
+        bias, content_bias = layer.bias(positions), layer.content_bias(x, q, k, positions)
+        for rotated, number in zip(layer.rotate(q, k, positions), (heads, kv_heads), strict=True):
+            _check_shape(layer, "rotate", rotated[..., :1], (1, number, 2, 1))
         _check_shape(layer, "bias", bias, (heads, 2, 2))
         _check_shape(layer, "content_bias", content_bias, (1, heads, 2, 2))
         biased |= bias is not None or content_bias is not None

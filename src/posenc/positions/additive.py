@@ -29,9 +29,9 @@ def _amplitude(scale: Scale, matched: float, width: int) -> float | nn.Parameter
 class Sinusoidal(PositionScheme):
     """Fixed sines and cosines (Vaswani et al. 2017, section 3.5): PE(m, 2i) = sin(m theta_i), PE(m, 2i+1) = cos.
 
-    With token embeddings of standard deviation 0.02, the raw amplitude of 1 drowns the tokens at first, and one that
-    matches them is soon drowned, since they grow. So the amplitude is `scale`; its default is the best of those tried
-    (docs/protocol.md).
+    With token embeddings of standard deviation 0.02, the raw amplitude of 1 dominates the tokens at first, and one
+    that matches them is soon dominated, since they grow. So the amplitude is `scale`; its default is the best of those
+    tried (docs/protocol.md).
 
     Args:
         width: D, even.

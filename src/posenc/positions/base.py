@@ -49,9 +49,10 @@ class PositionScheme(nn.Module):
         return None
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """Apply positions to queries and keys, each (B, H, T, Dh), in every layer -> the same shapes.
+        """Apply positions to queries (B, H, T, Dh) and keys (B, G, T, Dh), in every layer -> the same shapes.
 
-        The result may have more channels; logits are still divided by sqrt(Dh).
+        With grouped-query attention there are G < H key-value heads. The result may have more channels; logits are
+        still divided by sqrt(Dh).
         """
         return q, k
 

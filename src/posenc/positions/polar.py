@@ -10,14 +10,15 @@ from posenc.positions.tables import AngleTable, frequencies
 
 
 class Polar(PositionScheme):
-    """PoPE (Gopalakrishnan et al. 2025): the logit of a query at m and a key at n is, over the Dh channels c of head h,
+    """PoPE (Gopalakrishnan et al. 2025): content sets the magnitude of each channel, the offset alone its angle.
+
+    The logit of a query at m and a key at n is, over the Dh channels c of head h,
 
     sum_c softplus(q_c) softplus(k_c) cos((m - n) theta_c - delta_hc), with theta_c = base^(-c/Dh).
 
-    In RoPE the angle between q and k within a plane depends on both content and offset; here content has no effect on
-    the angle. The angles delta are trained, initialised to 0, unbounded, and
-    shared by all layers. Logits are divided by sqrt(Dh),
-    as in RoPE, although there are twice as many channels.
+    In RoPE the angle between q and k within a plane depends on their content too. The angles delta are trained,
+    initialised to 0, unbounded, and shared by all layers. Logits are divided by sqrt(Dh), as in RoPE, although there
+    are twice as many channels.
 
     Args:
         heads: H, query heads.

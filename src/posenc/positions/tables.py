@@ -56,7 +56,7 @@ class AngleTable(ExactTable):
         super().__init__(torch.stack([page.cos(), page.sin(), offset.cos(), offset.sin()]))
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """positions (T,) -> cos (T, n), sin (T, n), float32."""
+        """positions (T,) -> cos (T, n), sin (T, n), float32. Negative positions are not checked: they wrap around."""
         page = torch.div(positions, PAGE, rounding_mode="floor")
         offset = positions - page * PAGE
         page_cos, page_sin = self.table[0, page], self.table[1, page]

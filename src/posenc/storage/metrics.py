@@ -66,12 +66,14 @@ LOGGED = (
         "induction", "induction score", "",
         "attention weight on the token that followed the current token earlier (prefix matching, Olsson "
         "et al. 2022)",
-        "mean over the second half of repeated random sequences, for the highest-scoring head", True,
+        "mean over the second half of repeated random sequences, for the highest-scoring head; tokens recur within a "
+        "half, so even a head that finds all of them scores below 1, the less the smaller the vocabulary", True,
     ),
     Metric(
         "position_share", "share of the position encoding", "",
-        "the share of the first norm's input variance that is due to an additive position encoding",
-        "variance over the channels, mean over the tokens of fixed validation windows; empty if nothing is added",
+        "variance of an additive position encoding relative to that of the first norm's input, to which it is added",
+        "variance over the channels, mean over the tokens of fixed validation windows; includes what is added equally "
+        "at every position, and can exceed 1; empty if nothing is added",
         share=True,
     ),
     Metric(

@@ -53,7 +53,7 @@ class AttentionProbe:
 
     @torch.no_grad()
     def position_share(self, model: Transformer) -> dict[str, float]:
-        """The position encoding's share of the first norm's input variance, by column name; empty without one."""
+        """`Transformer.position_share` on the windows of text, by column name; empty if nothing is added."""
         share = model.position_share(self.text.to(model.embedding.weight.device))
         return {} if share is None else {"position_share": round(share, 4)}
 
@@ -76,7 +76,8 @@ def shares_by_distance(probs: Tensor) -> Tensor:
 def induction_score(probs: Tensor) -> Tensor:
     """Attention probabilities (B, H, T, T) on sequences whose second half repeats the first -> (H,).
 
-    The mean share of the token that followed the query token's first occurrence (Olsson et al. 2022).
+    The mean share of the token that followed the query token half a sequence earlier (Olsson et al. 2022). A head that
+    shares its attention among all earlier occurrences of a token scores less than 1 where tokens recur within a half.
     """
     length = probs.shape[-1]
     return probs.diagonal(offset=1 - length // 2, dim1=-2, dim2=-1)[..., 1:].float().mean((0, -1))

@@ -96,8 +96,10 @@ class ProgressBar(Callback):
         self.title, self.steps = title, steps
         self.bar: tqdm | None = None
         self.validation = ""
+        self.started, self.first = time.monotonic(), 0
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:
+        self.started, self.first = time.monotonic(), trainer.global_step
         if trainer.is_global_zero and sys.stderr.isatty() and parent_process() is None:
             bar_format = "{desc} |{bar}| {n}/{total}, {remaining} left{postfix}"  # fits into 80 columns
             self.bar = tqdm(
@@ -121,7 +123,7 @@ class ProgressBar(Callback):
         if self.bar is not None:
             self.bar.set_postfix_str(f"{losses}, {speed}")
         elif "val_loss" in row:
-            left = (self.steps - row["step"]) * row["seconds"] / row["step"]
+            left = (self.steps - row["step"]) * (time.monotonic() - self.started) / max(1, row["step"] - self.first)
             step = f"{self.title}: step {row['step']}/{self.steps}"  # several runs may share a terminal
             with suppress(OSError):  # a broken pipe or a full disk must not stop the run
                 print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)

@@ -29,7 +29,8 @@ class Fork:
 
     @classmethod
     def of(cls, source: Path, experiment: Experiment) -> "Fork":
-        """
+        """The latest checkpoint of `source` from which the new run can start.
+
         Raises:
             UserError: if the other run differs in more than its length, or has no checkpoint that early.
         """

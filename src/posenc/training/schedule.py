@@ -28,7 +28,7 @@ def steps_of(span: Span, steps: int) -> int:
         UserError: if it is longer than the run.
     """
     if isinstance(span, int) and span > steps:
-        raise UserError(f"the schedule's warm-up and cool-down must be at most steps={steps}, not {span}")
+        raise UserError(f"the schedule's warm-up and cool-down must each be at most steps={steps}, not {span}")
     return span if isinstance(span, int) else round(span * steps)
 
 
@@ -51,17 +51,17 @@ class Cosine(Constant):
 
     def lr_factor(self, step: int, steps: int) -> float:
         warm = steps_of(self.warmup, steps)
-        if step < warm:
-            return (step + 1) / warm
-        progress = (step - warm) / max(1, steps - 1 - warm)
-        return self.min_lr_ratio + (1 - self.min_lr_ratio) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+        progress = min(1.0, max(0.0, (step - warm) / max(1, steps - 1 - warm)))
+        decayed = self.min_lr_ratio + (1 - self.min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2
+        return min(super().lr_factor(step, steps), decayed)
 
 
 @dataclass(frozen=True)
 class WSD(Constant):
-    """Warm-up, stable, decay (Hu et al. 2024, MiniCPM): a linear cool-down over the last steps.
+    """Warm-up, stable, decay (Hu et al. 2024, MiniCPM): a linear cool-down over the last steps, to `min_lr_ratio`.
 
-    With the warm-up in steps, runs of different lengths are the same run, to the bit, until the shorter one cools down.
+    Where the two overlap, the lower factor applies, so that the peak is not reached. With the warm-up in steps, runs of
+    different lengths are the same run, to the bit, until the shorter one cools down.
     """
 
     min_lr_ratio: Fraction = 0.0
@@ -69,5 +69,5 @@ class WSD(Constant):
 
     def lr_factor(self, step: int, steps: int) -> float:
         decay_steps = steps_of(self.cooldown, steps)
-        progress = max(0, step + 1 - (steps - decay_steps)) / max(1, decay_steps)
+        progress = min(1.0, max(0, step + 1 - (steps - decay_steps)) / max(1, decay_steps))
         return min(super().lr_factor(step, steps), 1 - (1 - self.min_lr_ratio) * progress)
