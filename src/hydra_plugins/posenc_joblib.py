@@ -44,7 +44,11 @@ class Processes(BasicLauncher):
             raise UserError(f"hydra.launcher.n_jobs={n_jobs} must be at least 1, or -1 for one job per core")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.at_a_time = cores if n_jobs == -1 else n_jobs
-        self.threads = max(1, cores // self.at_a_time)
+        self.cores = cores
+
+    def threads(self, runs: int) -> int:
+        """Threads of each of so many runs, of which `at_a_time` train in parallel."""
+        return max(1, self.cores // min(self.at_a_time, runs))
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Train all runs, and wait for them.
@@ -62,7 +66,7 @@ class Processes(BasicLauncher):
             while waiting or running:
                 while waiting and len(running) < self.at_a_time:
                     number, overrides = waiting.popleft()
-                    process = idle.pop() if idle else self._new_process()
+                    process = idle.pop() if idle else _new_process(self.threads(len(job_overrides)))
                     job = cloudpickle.dumps((self, overrides, initial_job_idx + number, Singleton.get_state()))
                     running[process.submit(_train, job)] = number, process
                 for ended in wait(running, return_when=FIRST_COMPLETED).done:
@@ -77,10 +81,6 @@ class Processes(BasicLauncher):
                 child.terminate()  # it saves its run
             raise
         return [_completed(loss) for _, loss in sorted(losses.items())]
-
-    def _new_process(self) -> ProcessPoolExecutor:
-        """A pool with a single process, since a killed process breaks its whole pool."""
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _initialise, (self.threads,))
 
     def _loss(self, ended: "Future[float | None]", overrides: Sequence[str]) -> float | None:
         """The return value of a job; None, as for every failed job, if its process was killed."""
@@ -102,6 +102,11 @@ def _completed(loss: float | None) -> JobReturn:
     job = JobReturn(status=JobStatus.COMPLETED)
     job.return_value = loss
     return job
+
+
+def _new_process(threads: int) -> ProcessPoolExecutor:
+    """A pool with a single process, since a killed process breaks its whole pool."""
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _initialise, (threads,))
 
 
 def _initialise(threads: int) -> None:

@@ -102,3 +102,10 @@ def test_a_scheme_that_lost_runs_is_still_called_slower():
     baseline = [run("sinusoidal", seed) for seed in range(3)]
     scheme = [run("rope", seed, pace=0.5) for seed in range(3)]
     assert build_arm("rope", scheme, baseline, BUDGET, diverged=1).verdict == "slower"
+
+
+def test_a_scheme_is_not_called_slower_than_a_baseline_that_lost_runs():
+    baseline = [run("sinusoidal", seed) for seed in range(3)]
+    slow, fast = ([run("rope", seed, pace=pace) for seed in range(3)] for pace in (0.5, 2))
+    assert build_arm("rope", slow, baseline, BUDGET, 0, baseline_diverged=1).verdict == "undecided"
+    assert build_arm("rope", fast, baseline, BUDGET, 0, baseline_diverged=1).verdict == "faster"

@@ -9,7 +9,7 @@ from posenc.analysis.comparison import compare
 from posenc.analysis.settings import swept_keys
 from posenc.errors import UserError
 from posenc.report import formatting, sentences
-from tests.analysis.synthetic import pair, panels, run, sweep
+from tests.analysis.synthetic import pair, panels, run, sweep, with_lengths
 
 
 def arm(panel, scheme):
@@ -108,6 +108,26 @@ def test_learning_rates_that_differ_without_a_search_are_no_fair_comparison():
     (panel,) = panels(pair(setting={"optim.lr": 0.01}))
     assert panel.rivals == ()
     assert "rope cannot be compared with sinusoidal: optim.lr is 0.01, and 0.003 for sinusoidal" in panel.notices
+
+
+def test_a_scheme_that_cannot_be_compared_sets_no_figure_of_the_others():
+    bytewise = {"tokenizer": "bytes", "context": 128}
+    stray = run("none", 0, pace=3.0, setting=bytewise)
+    stray = replace(with_lengths(stray, 0.1), summary={**stray.summary, "bigram_loss": 1.0})
+    others = [with_lengths(one, 0.1) for one in pair().runs]
+    (alone,), (panel,) = panels(sweep(*others)), panels(sweep(*others, stray))
+    assert [arm.scheme for arm in panel.arms] == ["none", "rope", "sinusoidal"]
+    assert [arm.scheme for arm in panel.comparable] == ["rope", "sinusoidal"]
+    assert (panel.ngram, panel.heads) == (alone.ngram, alone.heads)
+    assert alone.extrapolation is not None
+    assert panel.extrapolation is not None
+    assert panel.extrapolation.lengths == alone.extrapolation.lengths
+
+
+def test_many_keys_that_change_one_at_a_time_have_a_panel_each():
+    keys = {f"data.key{number}": 0 for number in range(24)}
+    runs = [run("rope", 0, setting=keys), *(run("rope", 0, setting={**keys, key: 1}) for key in keys)]
+    assert len(panels(sweep(*runs))) == 25
 
 
 def test_schemes_that_differ_in_the_same_way_share_a_notice():

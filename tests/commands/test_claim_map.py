@@ -309,6 +309,13 @@ def test_the_plan_for_a_gpu_prints_its_runs_and_leaves_nothing_behind(folder, tm
     assert list(tmp_path.iterdir()) == [Path(plan)]
 
 
+def test_a_budget_that_is_computed_from_another_key_is_refused(folder, tmp_path):
+    shutil.copy(ROOT / "results/claim-map-small/plan.yaml", tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["--results", str(tmp_path), "--todo", f"data.path={folder}/text.txt", "steps=${eval_every}"])
+    assert ended.value.code == 2
+
+
 def test_a_folder_without_a_plan_is_refused(tmp_path):
     result = python("-m", "posenc.claim_map", "--results", tmp_path)
     assert result.returncode == 2

@@ -109,6 +109,11 @@ def test_help_reads_like_a_manual_and_says_in_80_columns_what_every_choice_is():
         assert word in said
 
 
+def test_a_choice_without_a_comment_has_no_description(tmp_path):
+    (tmp_path / "mine.yaml").write_text("_target_: mine.Scheme\n")
+    assert description(tmp_path / "mine.yaml") == ""
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--cfg=job"], ["pos=none", "--cfg", "job"]])
 def test_nothing_heavy_is_imported_to_answer_a_question(arguments):
     """What makes these answer in well under a second; the seconds themselves depend on the machine."""

@@ -1,11 +1,12 @@
 """Tables for every renderer."""
 
+import csv
 from dataclasses import replace
 
-from posenc.analysis.comparison import Comparison
+from posenc.analysis.comparison import Comparison, compare
 from posenc.report import csv_tables, tables, terminal
 from posenc.storage.metrics import COLUMNS, METRICS
-from tests.analysis.synthetic import pair, panels
+from tests.analysis.synthetic import pair, panels, run, sweep
 from tests.conftest import ROOT
 
 
@@ -36,3 +37,10 @@ def test_what_a_stranger_s_names_hold_does_not_steer_the_terminal(capsys):
     printed = capsys.readouterr().out
     assert "evil" in printed
     assert all(character.isprintable() for character in printed.replace("\n", ""))
+
+
+def test_steps_and_tokens_of_a_curve_are_whole_numbers():
+    long = run("rope", 0)
+    long = replace(long, curve={**long.curve, "tokens": long.curve["step"] * 32_768 + 1})
+    last = list(csv.DictReader(csv_tables.curves(compare(sweep(long))).splitlines()))[-1]
+    assert (last["step"], last["tokens"]) == ("300", "9830401")

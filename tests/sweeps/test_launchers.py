@@ -22,7 +22,8 @@ def test_a_signal_is_read_as_sbatch_reads_it(option, name):
 
 def test_runs_at_a_time_share_the_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    assert [Processes(n_jobs=runs).threads for runs in (1, 2, 3, -1, 16)] == [8, 4, 2, 1, 1]
+    assert [Processes(n_jobs=runs).threads(100) for runs in (1, 2, 3, -1, 16)] == [8, 4, 2, 1, 1]
+    assert [Processes().threads(runs) for runs in (1, 2, 3, 8, 100)] == [8, 4, 2, 1, 1]
 
 
 def test_a_sweep_without_jobs_ends_at_once():

@@ -49,6 +49,7 @@ class Arm:
             scheme it equals the last threshold; for a slower one it is still finite.
         speed_ups: in steps over the baseline, by loss, as far as every seed reaches it. None for the baseline.
         diverged: number of runs excluded because their loss is NaN or infinite.
+        baseline_diverged: the same of the baseline.
     """
 
     scheme: str
@@ -57,6 +58,7 @@ class Arm:
     headline: Threshold | None = None
     speed_ups: Band | None = None
     diverged: int = 0
+    baseline_diverged: int = 0
 
     @cached_property
     def loss(self) -> Estimate:
@@ -92,11 +94,12 @@ class Arm:
 
     @property
     def verdict(self) -> Verdict | None:
-        """None without a baseline. A scheme with diverged runs is not called faster because of the remaining ones."""
+        """None without a baseline. The arm of the two that has diverged runs does not win by the remaining ones."""
         if self.headline is None:
             return None
         verdict = convergence.verdict(self.headline.in_steps)
-        return Verdict.UNDECIDED if self.diverged and verdict == Verdict.FASTER else verdict
+        survivors = {Verdict.FASTER: self.diverged, Verdict.SLOWER: self.baseline_diverged}
+        return Verdict.UNDECIDED if survivors.get(verdict) else verdict
 
     @property
     def started(self) -> int:
@@ -116,7 +119,9 @@ def _over_axes(runs: Sequence[Run], measure: str) -> dict[str, Band]:
     return {axis: replace(over_steps, x=every.mean(0)[known]) for axis, every in axes.items()}
 
 
-def build_arm(scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget: int, diverged: int) -> Arm:
+def build_arm(
+    scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget: int, diverged: int, baseline_diverged: int = 0
+) -> Arm:
     """An arm with its speed-up over the baseline, for the seeds that both have."""
     pairs = _pairs(runs, baseline)
     if not pairs:
@@ -129,6 +134,7 @@ def build_arm(scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget:
         _threshold(1.0, lowest, pairs),
         None if scheme == baseline[0].scheme else _speed_ups(pairs, baseline, budget),
         diverged,
+        baseline_diverged,
     )
 
 

@@ -36,6 +36,7 @@ class Panel:
         budget: number of steps compared.
         provisional: whether that is less than the full length of the runs.
         arms: the schemes, lowest loss first.
+        comparable: those of them that have the baseline's other hyperparameters.
         tuned: whether a search chose the hyperparameters of each scheme, so that best is compared with best.
         one_machine: whether seconds are comparable.
         notices: warnings for the reader, one sentence each.
@@ -46,6 +47,7 @@ class Panel:
     budget: int
     provisional: bool
     arms: tuple[Arm, ...]
+    comparable: tuple[Arm, ...]
     tuned: bool
     one_machine: bool
     notices: tuple[str, ...]
@@ -120,22 +122,23 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
     }
     kept = {scheme: [run.until(budget) for run in runs] for scheme, runs in within.items() if runs}
     early = provisional and min(len(run.curve["step"]) for runs in kept.values() for run in runs) < MIN_VALIDATIONS
-    arms = [
-        build_arm(scheme, of, () if early else kept.get(baseline, ()), budget, _diverged(sweep.diverged, of[0]))
-        for scheme, of in kept.items()
-    ]
+    lost = {scheme: _diverged(sweep.diverged, of[0]) for scheme, of in kept.items()}
+    shared = () if early else kept.get(baseline, ())
+    arms = [build_arm(scheme, of, shared, budget, lost[scheme], lost.get(baseline, 0)) for scheme, of in kept.items()]
+    own = sorted(arms, key=_final_loss)
     for scheme in excluded:
         started = [run.until(budget) for run in schemes[scheme] if run.curve["step"][0] <= budget]
         arms += [Arm(scheme, tuple(started))] if started else []
-    arms.sort(key=lambda arm: arm.loss.value)
+    arms.sort(key=_final_loss)
     machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
-    ngram = ngram_baseline(run for arm in arms for run in arm.runs)
+    ngram = ngram_baseline(run for arm in own for run in arm.runs)
     return Panel(
         setting=setting,
         baseline=baseline,
         budget=budget,
         provisional=provisional,
         arms=tuple(arms),
+        comparable=tuple(own),
         tuned=bool(sweep.search),
         one_machine=len(machines) < 2 and not busy,
         notices=(
@@ -143,10 +146,14 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
             *_not_compared(arms, kept, baseline, early), *_about_seconds(machines, busy),
         ),
         ngram=ngram,
-        heads=analyse_heads(arms, ngram),
-        extrapolation=extrapolation(arms),
+        heads=analyse_heads(own, ngram),
+        extrapolation=extrapolation(own),
         reproduction=None if provisional else reproduction(arms, baseline, budget),
     )  # fmt: skip
+
+
+def _final_loss(arm: Arm) -> float:
+    return arm.loss.value
 
 
 def _diverged(diverged: Sequence[Run], run: Run) -> int:

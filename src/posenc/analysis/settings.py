@@ -1,6 +1,5 @@
 """The settings of a sweep: the keys that vary apart from scheme and seed, and the runs at each of their values."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,12 +12,24 @@ def settings(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Any], list[Run]]]:
     A scheme without a key, such as none without pos.base, belongs to every value of it, as does a scheme with a single
     value of a `pos` key.
     """
-    axes = swept_keys(runs)
-    for values in itertools.product(*(_values(runs, key) for key in axes)):
-        setting = dict(zip(axes, values, strict=True))
-        inside = [run for run in runs if all(_belongs(run, key, value, runs) for key, value in setting.items())]
-        if inside and all(any(run.setting.get(key) == value for run in inside) for key, value in setting.items()):
+    for setting, inside in _cells(runs, swept_keys(runs), runs):
+        if all(any(run.setting.get(key) == value for run in inside) for key, value in setting.items()):
             yield {**setting, **_following(setting, inside, runs)}, inside
+
+
+def _cells(
+    inside: Sequence[Run], axes: Sequence[str], runs: Sequence[Run]
+) -> Iterator[tuple[dict[str, Any], list[Run]]]:
+    """The runs of `inside` at each combination of the axes' values that some run has, one axis after the other."""
+    if not axes:
+        yield {}, list(inside)
+        return
+    key, *others = axes
+    for value in _values(runs, key):
+        there = [run for run in inside if _belongs(run, key, value, runs)]
+        if any(run.setting.get(key) == value for run in there):
+            for setting, kept in _cells(there, others, runs):
+                yield {key: value, **setting}, kept
 
 
 def swept_keys(runs: Sequence[Run]) -> list[str]:

@@ -216,6 +216,9 @@ class Study:
     def key(self, overrides: Sequence[str], corpus: str) -> Key:
         """The key of the run of these overrides on a corpus."""
         budget = dict(one.split("=") for one in overrides if one.startswith(("steps=", "seed=")))
+        for name, value in budget.items():
+            if not value.isdecimal():
+                raise UserError(f"{name}={value} must be a number here")
         shared = tuple(one for one in overrides if one.partition("=")[0] not in budget)  # composed once for all budgets
         configuration = {**_flat(shared), **{name: int(value) for name, value in budget.items()}}
         own = _defaults(self.experiment, _choices(configuration))

@@ -58,7 +58,7 @@ def _evaluate_and_report(run: Run, again: bool, cache: Path) -> bool:
         with resource_errors():
             new = _evaluate(run, again, cache)
     except (UserError, RunError, OSError) as error:
-        print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr, flush=True)
+        print(printable(f"{run.source} is not evaluated: {error}"), file=sys.stderr, flush=True)
         return False
     if new:
         print(f"{run.name}: evaluated in {time.monotonic() - start:.0f} s", flush=True)

@@ -113,7 +113,7 @@ def add_evaluations(
                 raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN")
             return rows
         except (UserError, RunError) as error:
-            print(printable(f"{run.name} is not evaluated: {error}"), file=sys.stderr)
+            print(printable(f"{run.source} is not evaluated: {error}"), file=sys.stderr)
             return []
 
     add_rows(study, finished, name, kind, evaluated)

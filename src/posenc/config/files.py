@@ -19,8 +19,7 @@ def choices_in(conf: Path) -> dict[str, set[str]]:
 
 
 def description(file: Path) -> str:
-    """The first sentence of a configuration file's header comment."""
+    """The first sentence of a configuration file's header comment; empty if it has none."""
     comment = re.match(r"(?:# @package.*\n)?((?:# .+\n)+)", file.read_text())
-    assert comment is not None, file
-    text = " ".join(line.removeprefix("# ") for line in comment[1].splitlines())
+    text = " ".join(line.removeprefix("# ") for line in comment[1].splitlines()) if comment else ""
     return re.split(r"(?<!al)\.\s+(?=[A-Z0-9])", text)[0].removesuffix(".")

@@ -149,7 +149,7 @@ def _check_values(
 
     hints: dict[str, Any] = {}
     for name, argument in inspect.signature(call, eval_str=True).parameters.items():
-        if name not in others and argument.kind is argument.POSITIONAL_OR_KEYWORD:
+        if name not in others and argument.kind in (argument.POSITIONAL_OR_KEYWORD, argument.KEYWORD_ONLY):
             hint = argument.annotation
             if typing.get_origin(hint) is tuple:
                 hint = Annotated[hint, Strict(False)]  # YAML has only lists
@@ -181,7 +181,11 @@ def _sentence(
     in_bounds = not any(error in OUT_OF_BOUNDS for where, error in errors.items() if where[0] == key)
     close = difflib.get_close_matches(str(values[key]), map(str, schemas[key].get("enum", [])), n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
-    return f"{prefix}{key}={values[key]} must be {_describe(schemas[key], in_bounds)}{meant}"
+    allowed = _describe(schemas[key], in_bounds)
+    if isinstance(values[key], list):
+        items = (one["items"] for one in (schemas[key], *schemas[key].get("anyOf", ())) if one.get("items"))
+        allowed = next((f"a list, each of which is {_describe(each)}" for each in items), allowed)
+    return f"{prefix}{key}={values[key]} must be {allowed}{meant}"
 
 
 def _describe(schema: Mapping[str, Any], kind: bool = True) -> str:
@@ -207,6 +211,8 @@ def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:
     close = same_ending[:3] or [small[name] for name in near]
     if close:
         return f"did you mean {' or '.join(prefix + name for name in close)}?"
+    if not known:
+        return "there is none here"
     if len(known) > 12:
         return "see --help and --cfg job"
     return f"choose from {', '.join(prefix + name for name in known)}"

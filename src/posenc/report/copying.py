@@ -83,7 +83,7 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
             sorted((row for row in own if row.seed == seed and row.layer), key=lambda row: row.first - row.second)
             for seed in seeds
         ]
-        most, following = [heads[0] for heads in ordered], [heads[1] for heads in ordered]
+        most, following = [heads[0] for heads in ordered], [head for heads in ordered for head in heads[1:2]]
         cells.append(
             [
                 *_arm(own[0], seeds),

@@ -93,11 +93,15 @@ def curves(comparison: Comparison) -> str:
     """One row per run and validation."""
     columns = (*AXES, *MEASURES)
     rows = (
-        {**key, **{name: f"{run.curve[name][validation]:.6g}" for name in columns}}
+        {**key, **{name: _cell(name, run.curve[name][validation]) for name in columns}}
         for key, run in _runs(comparison)
         for validation in range(len(run.curve["step"]))
     )
     return to_csv((*_RUN, *columns), rows)
+
+
+def _cell(name: str, value: float) -> str:
+    return f"{value:.0f}" if name in ("step", "tokens") else f"{value:.6g}"
 
 
 def search(comparison: Comparison) -> str:

@@ -31,7 +31,7 @@ class _ReportRow(TypedDict):
     scheme: str
     setting: str
     seed: int
-    tokens: Positive  # rounded, as 1.14688e+06
+    tokens: Positive
     val_loss: FiniteFloat
 
 

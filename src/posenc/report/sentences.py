@@ -14,8 +14,9 @@ from posenc.storage.metrics import METRICS
 
 COVERAGE = (
     "Brackets are 95 % intervals over seeds (initial weights and batches). They do not cover other corpora, "
-    f"model sizes or budgets. A verdict needs at least {SEEDS_FOR_A_VERDICT} seeds. Steps to a loss are counted within "
-    "runs of one length, with its schedule; posenc.claim_map compares finished runs of several lengths."
+    "model sizes or budgets, and are not corrected for the number of schemes and settings. A verdict needs at least "
+    f"{SEEDS_FOR_A_VERDICT} seeds. Steps to a loss are counted within runs of one length, with its schedule; "
+    "posenc.claim_map compares finished runs of several lengths."
 )
 
 MANY = 2
@@ -28,7 +29,7 @@ def headline(comparison: Comparison) -> str:
     rivals = [arm for panel in panels for arm in panel.rivals]
     faster = [arm for arm in rivals if arm.headline and arm.verdict == Verdict.FASTER]
     if not rivals:
-        lowest, *others = panels[0].arms
+        lowest, *others = panels[0].comparable
         which = "the lowest" if others else "a"
         return f"{lowest.scheme} ends at {which} validation loss of {lowest.loss.value:.3f} nats per token"
     if all(arm.verdict == Verdict.NONE for arm in rivals):
@@ -128,7 +129,7 @@ def overall(comparison: Comparison) -> str:
 
 
 def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:
-    verdicts = [str(arm.verdict) for arm in arms]
+    verdicts = ["without a verdict" if arm.verdict == Verdict.NONE else str(arm.verdict) for arm in arms]
     counts = ", ".join(f"{verdict} in {verdicts.count(verdict)}" for verdict in dict.fromkeys(verdicts))
     ratios = [arm.headline.in_steps.value for arm in arms if arm.headline and arm.verdict == Verdict.FASTER]
     span = " to ".join(dict.fromkeys((short(min(ratios)), short(max(ratios))))) if ratios else ""

@@ -180,7 +180,8 @@ def masked_at_evaluation(study: Study, found: Sequence[Ablation]) -> list[str]:
 
 
 def _cells(group: Group, found: Effect) -> list[str]:
-    shares = [_share(share) if group.explains else "" for share in (found.share, found.gain)]
+    both = (found.share, "not reached by"), (found.gain, "no lower loss of the reference in")
+    shares = [_share(share, otherwise) if group.explains else "" for share, otherwise in both]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
     losses = [formatting.interval(found.last_loss), formatting.difference(found.behind)]
     change = formatting.difference(found.change) if group.origin else ""
@@ -188,7 +189,7 @@ def _cells(group: Group, found: Effect) -> list[str]:
     return [str(found.last_loss.seeds), faster, *shares, *losses, change, *steps]
 
 
-def _share(share: Estimate) -> str:
+def _share(share: Estimate, otherwise: str = "not reached by") -> str:
     if not math.isfinite(share.value):
-        return f"not reached by {share.missed} of {share.seeds}"
+        return f"{otherwise} {share.missed} of {share.seeds}"
     return f"{share.value:.0%}{formatting.bounds(share, '{:.0%}'.format)}"
