@@ -113,6 +113,10 @@ class Session:
         result = self.results.get(part.name, {}).get(self.provenance["chip"], {})
         return result if self.wanted(part).items() <= result.items() else {}
 
+    def measured(self, part: Part) -> bool:
+        """Whether there is a result on this chip, perhaps of another source: what has none is measured first."""
+        return self.provenance["chip"] in self.results.get(part.name, {})
+
     def failed(self, part: Part) -> bool:
         """Whether the part has failed before, or was killed and cannot resume."""
         status = self.earlier(part).get("status", "")
@@ -326,7 +330,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, terminated)
     statuses = []
     with suppress(Terminated):
-        for part in sorted(parts, key=session.failed):
+        for part in sorted(parts, key=lambda part: (session.failed(part), session.measured(part))):
             statuses.append(session.run(part))
             session.write()
             print(f"{part.name}: {statuses[-1]}", flush=True)

@@ -93,7 +93,7 @@ def training_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
 def profiled(step: Step, shape: Shape, device: torch.device, steps: int) -> dict[Part, float]:
     """Seconds per step of each part, median over steps."""
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-    with profile(activities=activities, record_shapes=True) as profiler:
+    with profile(activities=activities, record_shapes=True, acc_events=True) as profiler:  # torch 2.11 warns otherwise
         for _ in range(steps):
             step()
     sums = [dict(part_sums(list(events), shape, device)) for events in by_step(profiler.events(), steps)]

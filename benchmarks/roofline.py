@@ -104,8 +104,12 @@ class Roofline:
             f"Measured: {1e3 * seconds:.2f} ms ({1e3 * min(rounds):.2f} to {1e3 * max(rounds):.2f}), "
             f"{self.shape.tokens / seconds:,.0f} tokens/s, MFU {self.mfu(seconds):.1%}, "
             f"{1e3 * seconds / bound['lower_bound_ms']:.2f} times the lower bound. In the profile these parts took "
-            f"{1e3 * (kernels - other):.2f} ms and other kernels {1e3 * other:.2f} ms; the remaining "
-            f"{1e3 * (seconds - kernels):.2f} ms are launches and idle time."
+            f"{1e3 * (kernels - other):.2f} ms and other kernels {1e3 * other:.2f} ms; "
+            + (
+                f"the remaining {1e3 * (seconds - kernels):.2f} ms are launches and idle time."
+                if kernels < seconds
+                else "that is more than the step, which the profiler slows down, so only their shares mean anything."
+            )
         )
         if self.step.peak is not None:
             counted = sum(peak_memory(self.shape, self.chunk).values())

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.model import Linear, Transformer
 from posenc.model.attention import PositionContext
-from posenc.model.linear_attention import KERNELS, Favor, prefix_sums
+from posenc.model.linear_attention import KERNELS, Favor, cumulative, prefix_sums
 from posenc.positions import PositionScheme, Rotary
 
 HEADS, SIZE = 3, 8
@@ -36,6 +36,7 @@ def inputs(length: int, groups: int = HEADS) -> tuple[Tensor, Tensor, Tensor]:
 def test_the_chunked_prefix_sums_are_those_of_the_quadratic_form(length, chunk, seed):
     q, k, v = (drawn(2, 2, length, size, seed=seed + size).double() for size in (5, 5, 3))
     assert torch.allclose(prefix_sums(q, k, v, chunk), (q @ k.mT).tril() @ v, atol=1e-9)
+    assert torch.allclose(cumulative(k, chunk), k.cumsum(-2), atol=1e-9)
 
 
 @kernels

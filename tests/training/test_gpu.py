@@ -82,6 +82,18 @@ def test_a_step_never_waits_for_the_device(changed):
         torch.cuda.set_sync_debug_mode("default")
 
 
+def test_linear_attention_is_compiled_for_validation_too():
+    """Without gradients it is another graph, which torch 2.11 could not compile from 129 tokens on."""
+    from posenc.config.instantiate import build
+    from posenc.training.experiment import Experiment
+
+    config = composed("attention=linear", "trainer.compile=true", "context=256")
+    model, hardware = Experiment.of(config).model.to("cuda"), build(config, "trainer")
+    tokens = torch.randint(256, (16, 256), device="cuda")
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+        assert hardware.loss(model)(tokens, tokens).isfinite().all()
+
+
 def test_a_whole_step_is_recorded():
     from torch._dynamo.utils import counters
     from torch._inductor.cudagraph_trees import get_manager

@@ -128,7 +128,8 @@ class Linear(nn.Module):
             q, k, rotated_q, rotated_k = self._features(q, k, context)
             values = repeat_kv(v, q).float()
             if causal:
-                numerator, key_sums = prefix_sums(rotated_q, rotated_k, values, self.chunk), k.cumsum(-2)
+                numerator = prefix_sums(rotated_q, rotated_k, values, self.chunk)
+                key_sums = cumulative(k, self.chunk)
             else:
                 numerator, key_sums = rotated_q @ (rotated_k.mT @ values), k.sum(-2, keepdim=True)
             return (numerator / (q * key_sums).sum(-1, keepdim=True)).to(v.dtype)
@@ -165,3 +166,14 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     states = (k.mT @ v).cumsum(2)
     before = F.pad(states[:, :, :-1], (0, 0, 0, 0, 1, 0))
     return (q @ before + (q @ k.mT).tril() @ v).flatten(2, 3)[:, :, :length]
+
+
+def cumulative(k: Tensor, chunk: int) -> Tensor:
+    """sum_{n <= m} k_n over the tokens, (B, H, T, m) -> the same shape.
+
+    In chunks, since torch 2.11 cannot compile the sum over 129 tokens or more without gradients (pytorch#180221).
+    """
+    length = k.shape[-2]
+    inside = F.pad(k, (0, 0, 0, -length % chunk)).unflatten(-2, (-1, chunk)).cumsum(-2)
+    before = F.pad(inside[..., :-1, -1, :].cumsum(-2), (0, 0, 1, 0))
+    return (inside + before[..., None, :]).flatten(2, 3)[:, :, :length]
