@@ -142,7 +142,7 @@ def test_the_number_of_runs_that_are_missing_is_stated():
     known, missing = {result.key for result in STUDY.results}, set()
     for line in STUDY.lines():
         missing |= {STUDY.key(line, STUDY.corpora[0])} - known
-    assert stated(r"On [\d-]+ (\d+) are missing") == [str(len(missing))]
+    assert stated(r"Runs missing on [\d-]+: (\d+)\.") == [str(len(missing))]
 
 
 def test_every_planned_run_ends_with_a_validation():
