@@ -86,7 +86,7 @@ def test_the_tokenizer_of_bytes_gives_every_byte_its_number_and_the_text_back(tm
         ("pos=rope attention=linear", "GPT-NeoX needs attention=softmax"),
         ("pos=sinusoidal_vaswani", "GPT-2 needs pos.tokens=1.0"),
         ("pos=rope_partial pos.layout=interleaved model.heads=2", "GPT-NeoX needs pos.layout=half"),
-        ("pos=rope intervention=smear", "GPT-NeoX needs pos=rope"),
+        ("pos=rope intervention=smear", "GPT-NeoX needs intervention=none"),
         ("pos=nope_hybrid", "GPT-NeoX needs pos=rope"),
     ],
 )

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from posenc.errors import UserError
 from posenc.evaluation.load import Trained
+from posenc.interventions.base import Intervention
 from posenc.positions import Learned, PositionScheme, Rotary, Sinusoidal, permute_layout
 
 Weights = dict[str, Tensor]
@@ -62,7 +63,10 @@ def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
 
 def _features(trained: Trained) -> dict[str, Any]:
     """The properties that determine the architecture, by key."""
-    scheme, config = trained.model.scheme, trained.config
+    scheme, config, interventions = trained.model.scheme, trained.config, []
+    while isinstance(scheme, Intervention):
+        interventions.append(type(scheme).__name__)
+        scheme = scheme.scheme
     pos = POSITIONS.get(type(scheme), type(scheme).__name__)
     head_dim = config["model"]["width"] // config["model"]["heads"]
     full = getattr(scheme, "rotated", head_dim) == head_dim
@@ -70,6 +74,7 @@ def _features(trained: Trained) -> dict[str, Any]:
         **config["model"]["family"],
         "objective": type(trained.objective).__name__.lower(),
         "attention": type(_first_layer(trained).attention.op).__name__.lower(),
+        "intervention": " ".join(interventions) or "none",
         "pos": pos,
         "pos.fraction": 1.0 if full else config["pos"]["fraction"],
         "pos.layout": "half" if full else config["pos"]["layout"],  # a fully rotated head can be permuted
@@ -237,7 +242,11 @@ def _output(name: str, model: Any) -> Iterator[tuple[str, Tensor]]:
         yield f"{name}.weight", model.output.weight
 
 
-SOFTMAX: dict[str, tuple[Any, ...]] = {"objective": ("causal",), "attention": ("softmax",)}
+SOFTMAX: dict[str, tuple[Any, ...]] = {
+    "objective": ("causal",),
+    "attention": ("softmax",),
+    "intervention": ("none",),
+}
 LAYER_NORM: dict[str, tuple[Any, ...]] = {"norm": ("layer", "bare"), "activation": ("gelu", "gelu_tanh")}
 
 ARCHITECTURES = (
