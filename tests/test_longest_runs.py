@@ -113,7 +113,7 @@ def test_the_lead_with_twice_the_tokens_has_an_interval_of_its_own():
     on_all = (
         f"the last is {-one.value:.3f} ({low:.3f} to {high:.3f}), and significant after correction (p = {3 * p:.3f})"
     )
-    assert f"On the whole validation split, which the tests had not planned to use, {on_all}." in README
+    assert f"On the whole validation split, which was not part of the plan, {on_all}." in README
 
 
 def test_the_lead_of_the_sinusoid_is_that_on_the_whole_validation_split():
