@@ -19,7 +19,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -33,6 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpu_page import page
 from gpu_parts import PARTS, Part
 from omegaconf import OmegaConf
 from options import Parser
@@ -44,8 +44,8 @@ ROOT = Path(__file__).parent.parent
 TAIL = 12_000
 """Characters kept of a part's output."""
 
-UNMEASURED = ("gpu.py", "gpu_parts.py")
-"""Files that only start what is measured: another time limit does not outdate a result."""
+UNMEASURED = ("gpu.py", "gpu_page.py", "gpu_parts.py")
+"""Files that only start what is measured, and report it: another time limit does not outdate a result."""
 
 TESTED = ("tests/conftest.py", "tests/training/test_gpu.py")
 """Files outside of the source that a part runs."""
@@ -271,32 +271,6 @@ def unpack(file: Path, runs: Path) -> None:
     """Restore archived runs; train.py skips finished ones."""
     with tarfile.open(file) as archive:
         archive.extractall(runs, filter="data")
-
-
-def page(results: dict[str, dict[str, Result]]) -> Iterator[str]:
-    """The parts with results, in order: a table of what came out, then each with its commands and output."""
-    measured = [(part, result) for part in PARTS for result in results.get(part.name, {}).values()]
-    yield "# GPU results\n"
-    yield "| part | chip | status | seconds | aim | came out |\n|---|---|---|---|---|---|"
-    for part, result in measured:
-        found = "<br>".join(result.get("losses") or came_out(part, result["output"]))
-        status, seconds = result["status"], result["seconds"]
-        yield f"| {part.name} | {result['chip']} | {status} | {seconds:.1f} | {result['aim']} | {found} |"
-    for part, result in measured:
-        yield f"\n## {part.name}\n"
-        yield f"On {result['chip']}, torch {result['torch']}, source {result['source']}."
-        if set(result.get("runs", [])) - {result["source"]}:
-            yield f"Its runs were finished by source {', '.join(result['runs'])}."
-        yield "\n".join(
-            ["\n```", *(f"python {line}" for line in result["commands"]), "", result["output"].strip(), "```"]
-        )
-    yield ""
-
-
-def came_out(part: Part, output: str) -> list[str]:
-    """The lines of a part's output that answer its aim, the cells of a table's row separated by commas."""
-    lines = [" ".join(found[0].split()).strip("| ") for found in re.finditer(part.came_out, output, re.MULTILINE)]
-    return [line.replace(" | ", ", ") for line in lines]
 
 
 def main() -> None:

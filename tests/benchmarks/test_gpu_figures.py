@@ -175,7 +175,7 @@ def test_the_parts_are_listed_and_an_unknown_one_is_refused():
 def test_the_output_of_a_part_has_what_answers_its_aim(name, tmp_path):
     (part,) = (one for one in module("gpu_parts").PARTS if one.name == name)
     output = quick(name, tmp_path)
-    assert part.came_out == module("gpu_parts").NO_LINE or module("gpu").came_out(part, output)
+    assert part.came_out == module("gpu_parts").NO_LINE or module("gpu_page").came_out(part, output)
 
 
 def test_every_scheme_is_compared_with_the_sinusoid():

@@ -67,7 +67,7 @@ class KeyShift(Intervention):
 class EncodingInQK(Intervention):
     """Sines and cosines added to the queries and keys of every layer, before the scheme's rotation.
 
-    Gates that depend on the tokens (FoX, CoPE) see queries and keys without them.
+    CoPE's gates see the queries and keys without them.
 
     Args:
         head_dim: Dh, even.

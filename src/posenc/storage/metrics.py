@@ -74,7 +74,6 @@ LOGGED = (
         "variance of an additive position encoding relative to that of the first norm's input, to which it is added",
         "variance over the channels, mean over the tokens of fixed validation windows; includes what is added equally "
         "at every position, and can exceed 1; empty if nothing is added",
-        share=True,
     ),
     Metric(
         "val_loss_se", "standard error of the validation loss", "nats per token",
