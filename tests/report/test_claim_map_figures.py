@@ -10,6 +10,7 @@ from matplotlib.text import Text
 from posenc.analysis.claim_map import advantage
 from posenc.analysis.convergence import Estimate
 from posenc.report.claim_map_figures import PUBLISHED, advantages
+from posenc.report.looks import LOOKS
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
 
@@ -33,10 +34,11 @@ def test_a_budget_that_rope_does_not_reach_is_a_triangle_that_no_line_goes_to():
     assert above.get_ylim()[0] <= 0.6
 
 
-def test_a_line_with_other_hyperparameters_is_hollow_with_its_bounds_too():
-    above = drawn(advantage(backbone(), "rope", "sinusoidal"), others={"with rope, learning rate 0.003": shorter()})[0]
-    (line,) = (line for line in above.lines if line.get_label() == "with RoPE, learning rate 0.003, 3 seeds")
+def test_a_line_against_another_scheme_is_hollow_in_its_colour_with_its_bounds_too():
+    above = drawn(advantage(backbone(), "rope", "sinusoidal"), others={"t5": shorter()})[0]
+    (line,) = (line for line in above.lines if line.get_label() == "against T5, 3 seeds")
     assert line.get_fillstyle() == "none"
+    assert line.get_color() == LOOKS["t5"].colour
     assert points_of(line) == [(units * UNIT, pytest.approx(1.6)) for units in (2, 4, 8)]
     assert marks(above, "v") == [(16 * UNIT, 2.0)]
 
@@ -45,12 +47,15 @@ def test_a_setting_has_a_ring_for_each_seed_or_a_triangle_at_its_bound():
     points = advantage(backbone(), "rope", "sinusoidal")
     first, *_, last = points
     plateau = replace(first, plateau=True)
-    rows = drawn(points, factors={"attention=linear": [plateau], "against t5": [last], "short": shorter()[-1:]})[2]
-    names = ["attention=linear, 1.2M (plateau)", "against T5, 19.7M", "short, 19.7M", *PUBLISHED]
+    arms, factors = {"rope, short": shorter()[-1:]}, {"attention=linear": [plateau], "against t5": [last]}
+    rows = drawn(points, different={"Other settings": arms, "None": {}, "One difference": factors})[2]
+    names = ["RoPE, short, 19.7M", "attention=linear, 1.2M (plateau)", "against T5, 19.7M", *PUBLISHED]
     assert [tick.get_text() for tick in rows.get_yticklabels()] == names
-    assert marks(rows, ">") == [(1.0, 0)] * 3
-    assert marks(rows, "o") == [(pytest.approx(1.6), 1)] * 3
-    assert marks(rows, "<") == [(2.0, 2)] * 3
+    headings = [text.get_text() for text in rows.texts]
+    assert headings == ["Other settings", "One difference", "Published: other models, other measures"]
+    assert marks(rows, "<") == [(2.0, 1)] * 3
+    assert marks(rows, ">") == [(1.0, 3)] * 3
+    assert marks(rows, "o") == [(pytest.approx(1.6), 4)] * 3
     (bar,) = (found for found in rows.collections if isinstance(found, LineCollection))
     assert bar.get_segments()[0][:, 0] == pytest.approx(last.advantage.interval)
 
@@ -59,16 +64,16 @@ def test_a_bound_over_seeds_of_which_some_have_an_n_is_their_geometric_mean():
     runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
     point = advantage(runs, "rope", "sinusoidal")[2]
     assert sorted(point.by_seed.values()) == [pytest.approx(1.6), pytest.approx(1.6), math.inf]
-    above = drawn(shorter(), others={"against learned": [point]})[0]
+    above = drawn(shorter(), others={"learned": [point]})[0]
     assert marks(above, "^")[-1] == (SLOW[2], pytest.approx((1.6 * 1.6 * 4) ** (1 / 3)))
 
 
 def test_seeds_of_which_one_is_above_every_budget_and_one_below_have_both_bounds_and_no_mean():
     points = advantage(backbone(), "rope", "sinusoidal")
     disagreeing = replace(points[-1], by_seed={0: math.inf, 1: 0.0}, advantage=Estimate(math.inf, 2))
-    above, _, rows = drawn(points, {"against learned": [disagreeing]}, {"linear": [disagreeing]})
-    assert marks(rows, ">") == [(disagreeing.above, 0)]
-    assert marks(rows, "<") == [(disagreeing.below, 0)]
+    above, _, rows = drawn(points, {"learned": [disagreeing]}, {"One difference": {"linear": [disagreeing]}})
+    assert marks(rows, ">") == [(disagreeing.above, 1)]
+    assert marks(rows, "<") == [(disagreeing.below, 1)]
     assert marks(rows, "o") == []
     assert marks(above, "^")[-1] == (disagreeing.tokens, disagreeing.above)
     assert marks(above, "v") == [(disagreeing.tokens, disagreeing.below)]
@@ -94,7 +99,7 @@ def test_the_gap_is_a_ring_for_each_seed_and_a_line_through_the_medians():
 
 def test_no_text_is_smaller_than_nine_points():
     points = advantage(backbone(), "rope", "sinusoidal")
-    fig = advantages(points, {"with rope, slow": shorter()}, {"against t5": points[:1]}, {2: 2.0, 3: 1.8})
+    fig = advantages(points, {"learned": shorter()}, {"One": {"against t5": points[:1]}}, {2: 2.0, 3: 1.8})
     assert min(float(text.get_fontsize()) for text in fig.findobj(Text) if text.get_text()) >= 9
 
 
@@ -103,9 +108,9 @@ def shorter():
     return advantage([run for run in backbone() if run.pos != "rope" or run.tokens <= 8 * UNIT], "rope", "sinusoidal")
 
 
-def drawn(main, others=None, factors=None):
+def drawn(main, others=None, different=None):
     """The panels: N over tokens, the gap, and the rows."""
-    return advantages(main, others or {}, factors or {}, {}).axes
+    return advantages(main, others or {}, different or {}, {}).axes
 
 
 def points_of(line):

@@ -106,10 +106,11 @@ def _backbone(
     planned = {result.key for result in itertools.chain(backbone, *alternatives.values())}
     results = [result for result in study.on(corpus) if result.setting != BACKBONE or result.key in planned]
     points = advantage(backbone, ARM, BASELINE)
-    against = {f"against {other}": advantage(backbone, ARM, other) for other in OTHERS}
-    others = {name: found for name, found in against.items() if len(found) > 1}  # else in schemes()
-    others |= {f"with {name}": advantage_with(backbone, found) for name, found in alternatives.items()}
-    written = write_up(results, points, others, unit)
+    against = {other: advantage(backbone, ARM, other) for other in OTHERS}
+    others = {other: found for other, found in against.items() if len(found) > 1}  # else in schemes()
+    instead = {name: advantage_with(backbone, found) for name, found in alternatives.items()}
+    named = {f"against {other}": found for other, found in others.items()}
+    written = write_up(results, points, named | {f"with {name}": found for name, found in instead.items()}, unit)
     if not points:
         return written
     known = read_rows(study.folder / "ngrams.csv", NGramRow)
@@ -130,8 +131,12 @@ def _backbone(
             study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)
             for setting, of_setting in changed.items()
         }
-        factors |= {name: found for name, found in against.items() if len(found) == 1}
-        figures.save(claim_map_figures.advantages(points, others, factors, ngrams), study.folder / f"{corpus}.png")
+        factors |= {f"against {other}": found for other, found in against.items() if len(found) == 1}
+        different = {
+            "Other hyperparameters or seeds of an arm": dict(sorted(instead.items())),
+            "One difference": factors,
+        }
+        figures.save(claim_map_figures.advantages(points, others, different, ngrams), study.folder / f"{corpus}.png")
         written.append(f"![N against baseline tokens]({corpus}.png)")
     return [*written, *levels(backbone, ngrams), *one_factor(changed, unit)]
 

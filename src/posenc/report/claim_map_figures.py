@@ -15,7 +15,8 @@ from matplotlib.transforms import ScaledTranslation
 from posenc.analysis.claim_map import ARM, BASELINE, Point
 from posenc.report import formatting
 from posenc.report.claim_map_losses import hollow, over_budgets, titled
-from posenc.report.figures import STYLE, label
+from posenc.report.figures import DASHES, STYLE, label
+from posenc.report.looks import NAMES, looks
 
 PUBLISHED = {
     "Su et al. 2021, BERT's encoding, 8.2B": 2.2,
@@ -29,31 +30,26 @@ With other texts, tokenizers, sizes and baselines, and one seed each (docs/claim
 """
 
 _RATIOS = (0.3, 0.4, 0.6, 0.8, 1, 1.2, 1.5, 2, 3, 4, 6, 10)
-_MAIN, _GREY = "#d55e00", "#b0b0b0"
-_THIN = ("#009e73", "#cc79a7", "#0072b2", "#6a51a3", "#56b4e9", "#b07d00", "#1c1c1c")
+_MAIN, _GREY, _DARK = "#d55e00", "#b0b0b0", "#303030"
 
 
 @matplotlib.rc_context(STYLE)
 def advantages(
     main: Sequence[Point],
     others: Mapping[str, Sequence[Point]],
-    factors: Mapping[str, Sequence[Point]],
+    different: Mapping[str, Mapping[str, Sequence[Point]]],
     ngrams: Mapping[int, float],
 ) -> Figure:
     """N(D) and the gap in nats at equal D, over the baseline's tokens; below them, N by setting and by publication.
 
     Args:
         main: RoPE over the baseline.
-        others: RoPE over other baselines, or with other hyperparameters of an arm, by name; thin lines.
-        factors: RoPE over one baseline, by what differs from `main`; a row per budget.
+        others: RoPE over other baselines, by scheme; thin lines.
+        different: RoPE over one baseline, by heading and by what differs from `main`; a row per budget.
         ngrams: validation losses of n-gram models by order, marked on the upper axis.
     """
-    rows = {
-        f"{titled(name)}, {formatting.millions(point.tokens)}{' (plateau)' if point.plateau else ''}": point
-        for name, points in factors.items()
-        for point in points
-    }
-    heights = (6.2 + 0.1 * len(others), 0.6 + 0.19 * (3 + len(rows) + len(PUBLISHED)))
+    groups = {heading: rows for heading, by_name in different.items() if (rows := _by_budget(by_name))}
+    heights = (6 + 0.1 * len(others), 0.8 + 0.19 * (sum(len(rows) + 1 for rows in groups.values()) + len(PUBLISHED)))
     fig = Figure(figsize=(8, sum(heights)), layout="constrained")
     parts: Any = fig.subfigures(2, 1, height_ratios=heights)
     upper, lower = parts
@@ -62,7 +58,7 @@ def advantages(
     _over_tokens(above, main, others)
     _ngram_axis(above, main, ngrams)
     _gaps(below, main)
-    _rows(lower.subplots(), rows)
+    _rows(lower.subplots(), groups)
     upper.legend(loc="outside lower center", ncols=2, fontsize=9)
     upper.suptitle(
         f"How many times fewer tokens {titled(ARM)} needs than the {titled(BASELINE)}\n"
@@ -77,13 +73,14 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     axes.axhline(1, color="#1c1c1c", linewidth=0.9)
     _seeds_of(axes, main)
     _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
-    measured = {name: points for name, points in others.items() if points}
-    markers = hollow(measured)
+    measured = {pos: points for pos, points in others.items() if points}
+    look, markers = looks([*measured]), hollow(measured)
     middle = (len(measured) - 1) / 2
-    for place, (color, (name, points)) in enumerate(zip(itertools.cycle(_THIN), measured.items(), strict=False)):
-        beside = axes.transData + ScaledTranslation(2 * (place - middle) / 72, 0, axes.figure.dpi_scale_trans)
-        style = {"color": color, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}  # may be equal
-        _line(axes, points, titled(name), linewidth=1, marker=markers[name], **style)
+    for place, (pos, points) in enumerate(measured.items()):
+        beside = axes.transData + ScaledTranslation(3 * (place - middle) / 72, 0, axes.figure.dpi_scale_trans)
+        style = {"color": look[pos].colour, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}
+        line = {"linestyle": DASHES[look[pos].dash], "linewidth": 1, "marker": markers[pos]}
+        _line(axes, points, f"against {NAMES.get(pos, pos)}", **line, **style)
         for point in points:
             for at, marker in _marks(point, "v", "", "^"):
                 axes.plot(point.tokens, at, marker, **style)
@@ -134,30 +131,46 @@ def _by_seed(point: Point, lower: str, higher: str) -> Iterator[tuple[float, str
         )
 
 
-def _rows(axes: Any, rows: Mapping[str, Point]) -> None:
-    """A ring or a triangle per seed, and their interval, for each of our settings; a star for each publication."""
-    color = "#303030"
-    for at, point in enumerate(rows.values()):
-        look = {"color": _GREY if point.plateau else color, "markersize": 6}
-        for value, marker, fill in _by_seed(point, "<", ">"):
-            axes.plot(value, at, marker, fillstyle=fill, **look)
-        if point.advantage.interval:
-            axes.hlines(at, *point.advantage.interval, color=color, linewidth=1.2)
-    first = len(rows) + 1
-    published = range(first, first + len(PUBLISHED))
-    axes.plot([*PUBLISHED.values()], published, "*", color=color, markersize=9)
+def _by_budget(points: Mapping[str, Sequence[Point]]) -> dict[str, Point]:
+    """A row for each budget, named by what differs and the baseline's tokens."""
+    return {
+        f"{titled(name)}, {formatting.millions(point.tokens)}{' (plateau)' if point.plateau else ''}": point
+        for name, of_budgets in points.items()
+        for point in of_budgets
+    }
+
+
+def _rows(axes: Any, groups: Mapping[str, Mapping[str, Point]]) -> None:
+    """Under a heading for each group a row for each of our settings, and at the end one for each publication."""
+    places: dict[str, int] = {}
+    headings: dict[str, int] = {}
+    lines = itertools.count()
+    for heading, names in {**groups, "Published: other models, other measures": PUBLISHED}.items():
+        headings[heading] = next(lines)
+        places |= {name: next(lines) for name in names}
+    for points in groups.values():
+        for name, point in points.items():
+            _row(axes, places[name], point)
+    axes.plot([*PUBLISHED.values()], [places[name] for name in PUBLISHED], "*", color=_DARK, markersize=9)
     axes.axvline(1, color="#1c1c1c", linewidth=0.9, zorder=1)
-    axes.set_yticks([*range(len(rows)), *published], [*rows, *PUBLISHED], fontsize=9)
-    axes.set_ylim(published[-1] + 0.7, -1.5)
+    axes.set_yticks([*places.values()], [*places], fontsize=9)
+    axes.set_ylim(next(lines) - 0.3, -0.5)
     axes.margins(x=0.06)
-    headings = {"One difference": -1} if rows else {}
-    for text, line in {**headings, "Published: other models, other measures": first - 1}.items():
+    for text, line in headings.items():
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         style = {"xycoords": ("subfigure fraction", "data"), "fontsize": 9, "fontweight": "bold", "bbox": white}
         label(axes, text, (0.01, line), (0, 0), va="center", **style)
     axes.set_xscale("log")
     _ratios(axes.xaxis)
     axes.set_xlabel("N, times fewer tokens (beside each name: the baseline's)")
+
+
+def _row(axes: Any, at: int, point: Point) -> None:
+    """A ring per seed, or a triangle at its bound; their interval."""
+    for value, marker, fill in _by_seed(point, "<", ">"):
+        axes.plot(value, at, marker, color=_GREY if point.plateau else _DARK, markersize=6, fillstyle=fill)
+    if point.advantage.interval:
+        axes.hlines(at, *point.advantage.interval, color=_DARK, linewidth=1.2)
 
 
 def _gaps(axes: Any, points: Sequence[Point]) -> None:

@@ -21,7 +21,7 @@ from posenc.report.sentences import MANY
 from posenc.storage.atomic import atomic_write
 from posenc.storage.metrics import METRICS
 
-_DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
+DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
 STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -64,7 +64,7 @@ def heads(comparison: Comparison) -> Figure:
         _over_steps(row[0], panel, "val_loss", look)
         row[0].set_ylim(*window(panel.arms))
         if panel.ngram is not None:
-            _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=_DASHES["dot"])
+            _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=DASHES["dot"])
         for axes, name in zip(row[1:], shown, strict=True):
             if name not in scores(panel):
                 axes.set_axis_off()
@@ -200,7 +200,7 @@ def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
 
 
 def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
-    axes.axhline(1, color=look[panel.baseline].colour, linestyle=_DASHES[look[panel.baseline].dash], linewidth=1.4)
+    axes.axhline(1, color=look[panel.baseline].colour, linestyle=DASHES[look[panel.baseline].dash], linewidth=1.4)
     for arm in panel.rivals:
         if arm.speed_ups is not None:
             _draw(axes, arm.speed_ups, arm.scheme, look[arm.scheme])
@@ -216,7 +216,7 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
 
 def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:
     axes.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0, zorder=1.5)
-    line = {"linestyle": _DASHES[look.dash], "linewidth": 1.8, "zorder": 3, **line}
+    line = {"linestyle": DASHES[look.dash], "linewidth": 1.8, "zorder": 3, **line}
     axes.plot(curve.x, curve.middle, color=look.colour, label=scheme, **line)
 
 
