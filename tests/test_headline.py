@@ -11,6 +11,8 @@ from scipy import stats
 
 from posenc.analysis.claim_map import FAMILIES, Point, advantage, trend
 from posenc.analysis.levels import levels_of_arm
+from posenc.analysis.study import Study
+from posenc.analysis.why import effect
 from posenc.report import formatting
 from posenc.storage.csv_files import read_csv
 from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, found, listed
@@ -58,7 +60,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert longest.advantage.value == 0
     assert behind.advantage.value < min(third.by_seed.values())
     low, *_, high = sorted(point.advantage.value for point in (first, second, third))
-    assert f"Up to {third.tokens / 1e6:.0f}M training tokens RoPE is ahead:" in README
+    assert f"Between {first.tokens / 1e6:.0f}M and {third.tokens / 1e6:.0f}M training tokens RoPE is ahead:" in README
     assert f"with {low:.1f} to {high:.1f} times fewer tokens" in README
     least, most = sorted(-point.gap for point in (behind, longest) if point.gap is not None)
     assert f"the sinusoid ends lower, by {least:.2f} to {most:.2f} nats per byte" in README
@@ -77,8 +79,9 @@ def test_that_the_ratio_has_no_trend_is_stated():
     assert fitted is not None
     assert fitted.slope.interval is not None
     low, high = fitted.slope.interval
-    stated = f"has a slope of {fitted.slope.value:.2f} ({low:.2f} to {high:.2f}, 3 seeds), but does not fit"
-    assert f"{stated} (F test against a mean for each budget, p = {fitted.lack_of_fit:.3f})" in RESULTS
+    interval = f"({low:.2f} to {high:.2f}; {fitted.values} values, {fitted.slope.seeds} seeds)"
+    stated = f"has a slope of {fitted.slope.value:.2f} {interval}, but does not fit"
+    assert f"{stated} (F test against a mean for each budget, p = {fitted.lack_of_fit:.1g})" in RESULTS
 
 
 def test_which_relative_schemes_differ_from_rope_is_corrected_for_their_number():
@@ -168,3 +171,22 @@ def test_what_is_said_of_a_larger_model_is_in_its_results():
     assert f"ALiBi ends lowest, {mean(behind):.3f} nats below RoPE." in README
     edges = {row["pos"] for row in read_csv(folder / "search.csv") if "optim.lr" in row["edge"]}
     assert edges == {"rope", "learned", "alibi"}  # "the best rate is the highest tried" in docs/results.md
+
+
+def test_a_bias_in_place_of_the_sinusoid_is_compared_with_rope_on_the_same_seeds():
+    why = Study(ROOT / "results/why")
+    rope, sinusoid, bias = (
+        why.curves(why.arm(name), why.corpora[0])
+        for name in ("rope", "sinusoidal", "previous-token bias in place of the sinusoid")
+    )
+    shared = {seed: rope[seed] for seed in bias}
+    of_bias, of_rope = (effect(arm, sinusoid, rope, []) for arm in (bias, shared))
+    assert of_bias is not None
+    assert of_rope is not None
+    assert of_bias.speed_up.seeds == of_rope.speed_up.seeds == 3
+    fewer, steps = (
+        "{:.2f}{} ({:.2f} to {:.2f})".format(one.speed_up.value, words, *one.speed_up.interval or ())
+        for one, words in ((of_bias, " times fewer steps than the sinusoid"), (of_rope, ""))
+    )
+    ends = f"with the bias it ends {of_bias.behind.value:.3f} nats above RoPE."
+    assert f"needs {fewer}, RoPE with the same three seeds {steps}; {ends}" in README
