@@ -109,3 +109,9 @@ def test_a_scheme_is_not_called_slower_than_a_baseline_that_lost_runs():
     slow, fast = ([run("rope", seed, pace=pace) for seed in range(3)] for pace in (0.5, 2))
     assert build_arm("rope", slow, baseline, BUDGET, 0, baseline_diverged=1).verdict == "undecided"
     assert build_arm("rope", fast, baseline, BUDGET, 0, baseline_diverged=1).verdict == "faster"
+
+
+def test_the_band_of_a_loss_is_not_clipped_to_1_like_that_of_a_share():
+    runs = [measured(seed, [10], [loss]) for seed, loss in enumerate((2.0, 2.0, 2.9))]
+    band = Arm("rope", tuple(runs)).bands["val_loss"]["step"]
+    assert (band.low[0], band.high[0]) == pytest.approx((2.3 - 1.290794, 2.3 + 1.290794), abs=1e-5)

@@ -9,6 +9,7 @@ from posenc.analysis import attention_heads
 from posenc.analysis.arms import Arm
 from posenc.report import sentences
 from tests.analysis.synthetic import panels, run, sweep
+from tests.analysis.test_arms import measured
 
 
 def test_heads_measured_less_often_than_the_loss_have_the_score_of_their_last_measurement():
@@ -59,3 +60,13 @@ def test_the_heads_shown_are_those_of_the_first_run_s_last_measurement_counted_f
 def test_a_truncated_run_has_no_heads_of_later_steps():
     heads = ({"step": 10.0, "layer": 0.0, "head": 0.0}, {"step": 20.0, "layer": 0.0, "head": 0.0})
     assert replace(run("rope", 0), heads=heads).until(10).heads == heads[:1]
+
+
+def test_the_interval_of_a_score_is_within_0_and_1():
+    runs = [
+        measured(seed, [10, 20], previous_token=np.array([0, score]), induction=np.array([0, 0.1]))
+        for seed, score in enumerate((0.0, 0.0, 0.9))
+    ]
+    found = attention_heads.analyse_heads([Arm("rope", tuple(runs))], None)
+    assert found is not None
+    assert found.rows[0].scores["previous_token"].interval == (0, 1)

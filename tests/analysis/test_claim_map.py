@@ -263,3 +263,9 @@ def test_an_alternative_of_another_scheme_is_compared_in_place_of_the_baseline()
     assert point.losses == {run.seed: run.val_loss for run in found}
     before = advantage([*runs, *learned], "rope", "learned")[-1]
     assert point.advantage.value < before.advantage.value
+
+
+def test_growth_leaves_out_budgets_on_the_plateau():
+    points = advantage([replace(run, bigram_loss=2.0) for run in backbone()], "rope", "sinusoidal")
+    assert [point.plateau for point in points[:3]] == [True, True, False]
+    assert growth(points[:3]) is None

@@ -338,3 +338,48 @@ def test_seconds_from_two_machines_are_flagged():
     assert "seconds are not comparable: the runs were on fast, slow" in panel.notices
     assert not panel.one_machine
     assert panels(pair())[0].one_machine
+
+
+def test_a_scheme_without_a_common_seed_counts_its_diverged_runs():
+    found = replace(sweep(run("rope", 1), run("sinusoidal", 0)), diverged=(run("rope", 2),))
+    assert arm(panels(found)[0], "rope").started == 2
+
+
+def test_a_baseline_that_lost_runs_does_not_win_by_the_rest():
+    found = replace(pair(pace=0.5), diverged=(run("sinusoidal", 3),))
+    assert arm(panels(found)[0], "rope").verdict == "undecided"
+
+
+def test_the_run_with_the_fewest_validations_decides_whether_it_is_too_early():
+    runs = [run(scheme, 0, upto=30, finished=False) for scheme in ("rope", "sinusoidal")]
+    step = np.arange(5.0, 31, 5)
+    curve = {name: np.interp(step, runs[0].curve["step"], of) for name, of in runs[0].curve.items()}
+    assert panels(sweep(replace(runs[0], curve=curve), runs[1]))[0].rivals == ()
+
+
+def test_a_second_machine_of_one_seed_makes_seconds_incomparable():
+    runs = [run("rope", 0), run("rope", 1, hardware="slow"), run("sinusoidal", 0), run("sinusoidal", 1)]
+    assert not panels(sweep(*runs))[0].one_machine
+
+
+def test_a_scheme_that_cannot_be_compared_is_cut_at_the_budget_too():
+    others = [run(scheme, 0, upto=150, finished=False) for scheme in ("rope", "sinusoidal")]
+    (panel,) = panels(sweep(run("none", 0, setting={"optim.lr": 0.01}), *others))
+    assert [one.last_step for one in arm(panel, "none").runs] == [150]
+
+
+def test_a_scheme_with_one_seed_does_not_deny_the_others_their_verdict():
+    runs = [run(scheme, seed) for scheme in ("rope", "sinusoidal") for seed in range(3)]
+    (panel,) = panels(sweep(*runs, run("none", 0)))
+    assert not any("only: no verdict" in notice for notice in panel.notices)
+
+
+def test_while_the_baseline_is_unfinished_all_are_compared_as_far_as_it_has_come():
+    runs = [run("rope", 0), run("none", 0), run("sinusoidal", 0, upto=200, finished=False)]
+    (panel,) = panels(sweep(*runs))
+    assert (panel.budget, panel.provisional, len(panel.rivals)) == (200, True, 2)
+
+
+def test_a_search_does_not_excuse_another_length():
+    found = replace(pair(setting={"steps": 600}), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
+    assert panels(found)[0].rivals == ()

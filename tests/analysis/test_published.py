@@ -82,3 +82,8 @@ def test_the_page_and_the_terminal_show_it(capsys):
     assert "Comparison with the paper (Su et al. 2021, figure 3, left)" in shown
     assert "1.58x" in shown
     assert "Comparison with the paper" not in page.html(compare(pair()))
+
+
+def test_a_scheme_that_cannot_be_compared_does_not_remove_the_comparison_with_the_paper():
+    (panel,) = panels(sweep(*both(MASKED).runs, run("none", 0, setting={**MASKED, "objective": "causal"})))
+    assert panel.reproduction is not None

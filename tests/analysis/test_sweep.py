@@ -8,6 +8,7 @@ import pytest
 
 from posenc.analysis.comparison import compare
 from posenc.analysis.sweep import read_folder
+from posenc.errors import UserError
 from posenc.storage.lengths_file import TIMES, bucket_edges
 from posenc.storage.run_directory import MAX_FAILED_JOBS
 
@@ -153,6 +154,14 @@ def test_only_the_runs_with_the_best_hyperparameters_of_the_last_search_are_comp
     assert sweep.searched == ("optim.lr",)
 
 
+def test_a_scheme_whose_trials_all_failed_keeps_no_run_of_an_earlier_search(tmp_path):
+    folder = write(tmp_path)
+    trials = [{"pos": "rope", "optim.lr": 9.0, "val_loss": None, "best": False, "seed": 9, "edge": []}]
+    (folder / "search.json").write_text(json.dumps(trials))
+    with pytest.raises(UserError, match="seed0-a is from an earlier search; left out"):
+        read_folder(folder)
+
+
 def test_the_precision_that_a_run_had_is_part_of_its_setting(tmp_path):
     sweep = read_folder(write(tmp_path, summary=json.dumps({**SUMMARY, "precision": "bf16-mixed"})))
     assert [run.setting.get("precision") for run in sweep.runs] == [None, "bf16-mixed"]
@@ -182,3 +191,12 @@ def test_a_sweep_s_own_file_that_cannot_be_read_is_one_notice(name, content, not
     assert f"{name} cannot be read" in told
     assert notice in told
     assert len(sweep.runs) == 2
+
+
+@pytest.mark.parametrize("version", [{}, {"format": 2}])
+def test_an_evaluation_of_another_version_is_not_used(version, tmp_path):
+    folder = write(tmp_path, config=CONFIG.replace("seed: 0", "seed: 1\ncontext: 16"))
+    own = {key: value for key, value in lengths_of().items() if key != "format"}
+    (folder / "rope" / "seed1-b" / "lengths.json").write_text(json.dumps({**own, **version}))
+    (told,) = read_folder(folder).notices
+    assert "it is from another version" in told

@@ -59,3 +59,18 @@ def test_runs_with_different_numbers_of_blocks_are_refused():
     rope, sinusoidal = backbone(seeds=1, budgets=[4])
     with pytest.raises(UserError, match="different numbers of blocks"):
         differences([rope, sinusoidal], {}, [blocks(rope), replace(blocks(sinusoidal), losses=TEXT[1:])])
+
+
+def test_a_scheme_below_rope_may_be_precise_too():
+    rope, sinusoidal = backbone(seeds=1, budgets=[4])
+    (found,) = differences([rope, sinusoidal], {}, [blocks(rope), blocks(sinusoidal, *[-0.21, -0.19] * 3)])
+    assert found.value == pytest.approx(-0.2)
+    assert found.precise
+
+
+def test_differences_are_by_rising_budget():
+    runs = backbone(seeds=1, budgets=[4, 8])
+    t5 = [replace(run, pos="t5") for run in runs if run.pos == "sinusoidal"]
+    firsts = [one.pairs[0][0] for one in differences([*runs, *t5], {}, map(blocks, [*runs, *t5]))]
+    order = [(4, "sinusoidal"), (4, "t5"), (8, "sinusoidal"), (8, "t5")]
+    assert [(first.tokens // UNIT, first.pos) for first in firsts] == order

@@ -115,6 +115,12 @@ def test_a_context_without_room_for_a_copy_is_refused():
         at_distances(replace(one, config={**one.config, "context": 8}), TOKENS)
 
 
+def test_a_single_window_has_no_other_to_take_text_from():
+    one = trained(PositionScheme())
+    with pytest.raises(UserError, match="eval_windows of at least 2"):
+        copying(replace(one, config={**one.config, "eval_windows": 1}), TOKENS)
+
+
 def test_a_masked_model_is_refused():
     with pytest.raises(UserError, match="only causal models"):
         copying(replace(trained(PositionScheme()), objective=Masked(256)), TOKENS)

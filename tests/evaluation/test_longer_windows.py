@@ -15,7 +15,7 @@ from posenc.evaluation import longer_windows
 from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
 from posenc.objectives.objective import loss
 from posenc.positions import Learned, PositionScheme, Rotary
-from posenc.storage.lengths_file import TIMES, Lengths, bucket_edges, read, write
+from posenc.storage.lengths_file import TIMES, LengthResult, Lengths, bucket_edges, read, write
 from tests.evaluation.random_model import CONTEXT, trained
 
 SUMMED = 1e-5
@@ -141,3 +141,8 @@ def test_a_damaged_file_is_refused(wrong, tmp_path: Path):
     (tmp_path / "lengths.json").write_text(wrong)
     with pytest.raises(UserError, match="cannot be (used|read)"):
         read(tmp_path, CONTEXT)
+
+
+def test_a_length_without_an_entry_has_no_numbers():
+    with pytest.raises(ValueError, match="neither valid results nor a reason"):
+        LengthResult(2.0, 32, 4, 2.0, 3.0, no_entry="why not")

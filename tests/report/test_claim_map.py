@@ -2,7 +2,8 @@ import math
 import re
 from dataclasses import replace
 
-from posenc.analysis.claim_map import FAMILIES, advantage, backbone_of
+from posenc.analysis.claim_map import FAMILIES, Point, advantage, backbone_of
+from posenc.analysis.convergence import Estimate
 from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report.claim_map import write_up
@@ -155,3 +156,37 @@ def test_the_page_of_the_schemes_has_the_losses_of_the_claim_map():
     _, section = (ROOT / "docs/schemes.md").read_text().split("## Loss and cost")
     _, *shown = cells_of(line for line in section.split("## ")[0].splitlines() if line.startswith("| `"))
     assert {row[0]: row[1:3] for row in shown} == measured
+
+
+def test_whether_the_line_fits_is_said():
+    def said(*ratios: tuple[float, float]) -> str:
+        points = [
+            Point(2**i * UNIT, {0: 2.0, 1: 2.0}, Estimate(of[0], 2), dict(enumerate(of)), 9.0, 0.1, {}, plateau=False)
+            for i, of in enumerate(ratios)
+        ]
+        return next(text for text in write_up((), points, {}, UNIT) if "F test" in text)
+
+    assert "it does not fit" not in said((1.6, 1.7), (1.7, 1.6), (1.6, 1.7))
+    assert "it does not fit" in said((1.6, 1.61), (1.9, 1.91), (1.6, 1.61))
+
+
+def test_the_standard_error_is_the_median_over_runs():
+    runs = [replace(run, val_loss_se=0.03) if run.seed == 2 else run for run in backbone()]
+    assert any("standard error of 0.0100 nats" in text for text in write_up(runs, (), {}, UNIT))
+
+
+def test_a_range_is_from_the_lowest_to_the_highest():
+    runs = [replace(run, val_loss=round(run.val_loss + 0.1 * run.seed, 6)) for run in backbone()]
+    mean, low, high = (f"{2.2 - 0.8 + 0.103 * seed:.3f}" for seed in (1, 0, 2))
+    assert cells(runs, 2)[-1] == f"{mean} ({low} to {high})"
+
+
+def test_five_degrees_of_freedom_are_enough_for_a_row():
+    few = [run for run in backbone(budgets=(1, 2)) if run.pos == "rope" or (run.seed < 2 and run.tokens == UNIT)]
+    more = [replace(run, tokens=4 * UNIT) for run in few if run.pos == "rope" and run.seed < 2 and run.tokens == UNIT]
+    assert re.search(r"^\| rope \| \S+ \| 5 \|", spread([*few, *more])[1], re.M)
+
+
+def test_trials_count_in_the_spread():
+    trials = [replace(run, setting="search context=64", seed=run.seed + 9) for run in backbone()]
+    assert spread([*backbone(), *trials])[1] != spread(backbone())[1]

@@ -119,3 +119,11 @@ def points_of(line):
 
 def marks(axes, marker):
     return [points_of(line)[0] for line in axes.lines if line.get_marker() == marker]
+
+
+def test_an_n_gram_model_is_between_the_two_budgets_around_its_loss_in_log_tokens():
+    runs = [replace(run, val_loss=run.val_loss - 0.2 * (run.tokens == 16 * UNIT)) for run in backbone()]
+    points = advantage(runs, "rope", "sinusoidal")
+    ngrams = {3: (points[1].loss + points[2].loss) / 2, 4: points[3].loss}
+    (top,) = advantages(points, {}, {}, ngrams).axes[0].child_axes
+    assert list(top.get_xticks()) == pytest.approx([2**1.5 * UNIT, 8 * UNIT])

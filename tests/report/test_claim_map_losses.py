@@ -100,3 +100,10 @@ def test_no_text_is_smaller_than_nine_points():
     runs = backbone()
     fig = losses(runs, advantage(runs, "rope", "sinusoidal"), {})
     assert min(float(text.get_fontsize()) for text in fig.findobj(Text) if text.get_text()) >= 9
+
+
+def test_the_line_of_the_bigram_model_is_at_its_mean_over_runs():
+    runs = [replace(run, bigram_loss=2.5 + 0.1 * (run.seed == 1)) for run in backbone()]
+    axes = panels(runs)[0]
+    levels = [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"]
+    assert pytest.approx(2.5 + 0.1 / 3) in levels

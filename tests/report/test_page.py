@@ -170,3 +170,10 @@ def test_what_was_not_measured_has_no_section():
     text = html(compare(pair()))
     assert "Beyond the training length" not in text
     assert "<h2>Attention heads</h2>" not in text
+
+
+def test_only_what_all_runs_have_is_listed_as_shared():
+    text = html(compare(sweep(run("rope", 0, setting={"model": "a"}), run("rope", 1, setting={"model": "b"}))))
+    shared = text.partition("Configuration shared by all runs")[2].partition("</details>")[0]
+    assert ">context</th>" in shared
+    assert ">model</th>" not in shared

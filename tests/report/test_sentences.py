@@ -1,5 +1,6 @@
 """Many settings in one sentence and one table."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -84,3 +85,18 @@ def test_what_the_intervals_cover_is_said_wherever_there_is_one(capsys, tmp_path
     assert sentences.COVERAGE in (tmp_path / "kept" / "README.md").read_text()
     assert "not cover other corpora, model sizes or budgets" in sentences.COVERAGE
     assert "posenc.claim_map compares finished runs of several lengths" in sentences.COVERAGE
+
+
+def test_a_wall_clock_speed_up_below_1_within_its_interval_is_not_called_slower():
+    runs = [run("rope", seed, pace=2.0) for seed in range(3)]
+    for one, factor in zip(runs, (2.2, 2.6, 1.6), strict=True):
+        one.curve["seconds"][:] *= factor
+    (panel,) = compare(sweep(*runs, *(run("sinusoidal", seed) for seed in range(3)))).panels
+    said = sentences.verdict(panel)
+    assert re.search(r"and a wall-clock speed-up of 0\.9\d.*, not distinguishable from 1", said), said
+
+
+def test_the_headline_is_that_of_the_fastest():
+    paces = {"rope": 2.0, "alibi": 1.5, "sinusoidal": 1.0}
+    runs = [run(scheme, seed, pace) for scheme, pace in paces.items() for seed in range(3)]
+    assert sentences.headline(compare(sweep(*runs))).startswith("rope reaches")

@@ -13,8 +13,8 @@ def test_what_is_written_is_read_back(tmp_path):
 
 
 def test_a_name_is_no_formula_and_a_number_stays_a_number():
-    row = {"name": "=1+1", "other": "@x", "text": "-1.5e-05", "number": -2.5}
-    assert to_csv(list(row), [row]) == "name,other,text,number\n'=1+1,'@x,-1.5e-05,-2.5\n"
+    row = {"name": "=1+1", "other": "@x", "tab": "\t=1+1", "text": "-1.5e-05", "number": -2.5}
+    assert to_csv(list(row), [row]) == "name,other,tab,text,number\n'=1+1,'@x,'\t=1+1,-1.5e-05,-2.5\n"
 
 
 def test_a_row_cut_short_is_left_out(tmp_path):

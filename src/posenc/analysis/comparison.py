@@ -148,7 +148,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         ngram=ngram,
         heads=analyse_heads(own, ngram),
         extrapolation=extrapolation(own),
-        reproduction=None if provisional else reproduction(arms, baseline, budget),
+        reproduction=None if provisional else reproduction(own, baseline, budget),
     )  # fmt: skip
 
 

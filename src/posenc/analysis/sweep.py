@@ -139,10 +139,13 @@ def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]
 def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     """The runs of the current search, and notices for those of earlier ones."""
     best = {trial["pos"]: {k: v for k, v in trial.items() if k not in NOT_SEARCHED} for trial in tried if trial["best"]}
+    failed = {trial["pos"] for trial in tried} - best.keys()
 
     def current(run: Run) -> bool:
         expected = best.get(run.scheme, {})
-        return all(run.setting.get(key) == canonical(value) for key, value in expected.items())
+        return run.scheme not in failed and all(
+            run.setting.get(key) == canonical(value) for key, value in expected.items()
+        )
 
     kept, others = [run for run in runs if current(run)], [run for run in runs if not current(run)]
     return tuple(kept), tuple(f"{run.source} is from an earlier search; left out" for run in others)

@@ -51,10 +51,12 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     """What a model gains where its window repeats itself.
 
     Raises:
-        UserError: if the model is not causal.
+        UserError: if the model is not causal, or the last validation has no second window to take other text from.
     """
     first, second = occurrences(trained, tokens)
     context, windows = trained.config["context"], own_windows(trained, tokens)
+    if len(windows) < 2:
+        raise UserError("text from another window needs eval_windows of at least 2")
     losses = losses_on(trained, windows)
     new, seen, share = by_context(losses, windows)
     last = context - context // 4
