@@ -109,3 +109,10 @@ def test_the_two_random_numbers_of_a_token_are_independent():
 
 def test_a_cpu_reads_the_file_where_it_is():
     assert batches().on(torch.device("cpu")).resident is None
+
+
+@pytest.mark.parametrize(("free", "kept"), [(40_000, True), (39_999, False)])
+def test_a_gpu_keeps_a_split_that_takes_a_quarter_of_its_free_memory(free, kept, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
+    monkeypatch.setattr(module, "resident", lambda tokens, _: torch.from_numpy(tokens.ids))
+    assert (batches().on(torch.device("cuda")).resident is not None) == kept

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -77,3 +78,21 @@ def test_a_corpus_on_the_hub_is_known_by_its_name_its_revision_and_its_limit_and
     others = ({"name": "c"}, {"field": "body"}, {"documents": False}, {"held_out": 9})
     for other in ({"revision": None}, {"revision": "1f"}, {"path": "a/c"}, {"limit": 9}, *others):
         assert replace(one, **other).fingerprint() != one.fingerprint(), other
+
+
+def test_a_dataset_is_loaded_by_its_configuration_and_revision(monkeypatch):
+    load = Mock(return_value=[{"text": "a"}])
+    monkeypatch.setattr("datasets.load_dataset", load)
+    assert list(HubSplits("a/b", name="c", revision="0f", streaming=True).stream("valid")) == [b"a\0"]
+    load.assert_called_once_with("a/b", "c", split="validation", revision="0f", streaming=True)
+
+
+def test_a_dataset_that_is_split_otherwise_is_another_corpus():
+    assert len({kind("a/b").fingerprint() for kind in (HubCut, HubSplits)}) == 2
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_column_of_numbers_is_refused(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": 5}\n')
+    with pytest.raises(UserError, match="data.field=text of .* contains int, not text"):
+        list(HubCut(str(tmp_path)).rows("train"))

@@ -42,3 +42,14 @@ def test_a_split_is_long_enough_for_its_one_window_and_too_short_for_a_longer_on
     assert len(open_split(corpus, Bytes(), tmp_path, "text", "valid", size - 1, size)) == size
     with pytest.raises(UserError, match=f"context={size} is too long .* validation split has only {size} tokens"):
         open_split(corpus, Bytes(), tmp_path, "text", "valid", size, size + 1)
+
+
+def test_the_name_of_a_corpus_leads_out_of_no_cache(tmp_path):
+    with pytest.raises(UserError, match=r"data=\.\./x must be a plain folder name"):
+        open_split(text(tmp_path / "a", "x"), Bytes(), tmp_path / "cache", "../x", "valid")
+
+
+def test_of_a_corpus_whose_validation_split_is_too_short_nothing_is_cached(tmp_path):
+    with pytest.raises(UserError, match="validation split has only 200 tokens"):
+        prepare(text(tmp_path / "a", "x y"), Bytes(), tmp_path / "cache", "text", 999, 1000)
+    assert not list(tmp_path.rglob("tokens.bin"))

@@ -1,5 +1,7 @@
 """The chunked cross-entropy of large vocabularies, against torch's own over whole logits."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -102,3 +104,27 @@ def test_it_compiles_to_one_graph_with_the_same_loss():
     weights = list(model.parameters())
     for one, other in zip(torch.autograd.grad(value, weights), torch.autograd.grad(reference, weights), strict=True):
         torch.testing.assert_close(one, other, rtol=SUMMED, atol=SUMMED)
+
+
+def test_the_loss_of_logits_in_bfloat16_is_in_float32():
+    x, weight, targets = (part.detach() for part in example(20, 11, torch.bfloat16))
+    summed = summed_cross_entropy(0 * x, weight, targets, IGNORE_INDEX)
+    assert summed.item() == pytest.approx((targets != IGNORE_INDEX).sum().item() * math.log(11), rel=1e-6)
+
+
+def test_the_gradient_of_the_weights_is_added_up_in_float32(monkeypatch):
+    monkeypatch.setattr("posenc.model.cross_entropy.CHUNK", 8)
+    x, weight, targets = example(4096, 11)
+    truth, ours = (
+        torch.autograd.grad(summed_cross_entropy(x.to(dtype), weight.float(), targets, IGNORE_INDEX), weight)[0]
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    assert (ours - truth).norm() < 0.005 * truth.norm()
+
+
+def test_under_autocast_the_products_are_in_its_dtype():
+    x, weight, targets = example(20, 11, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        summed = summed_cross_entropy(x, weight, targets, IGNORE_INDEX)
+    (gradient,) = torch.autograd.grad(summed, x)
+    assert torch.equal(gradient, gradient.bfloat16().float())

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.model import Linear, Transformer
 from posenc.model.attention import PositionContext
-from posenc.model.linear_attention import KERNELS, Favor, cumulative, prefix_sums
+from posenc.model.linear_attention import EPSILON, KERNELS, Favor, cumulative, prefix_sums
 from posenc.positions import PositionScheme, Rotary
 
 HEADS, SIZE = 3, 8
@@ -243,3 +243,17 @@ def test_recomputing_in_the_backward_pass_gives_the_same_gradients(kernel):
         assert leaf.grad is not None
         gradients.append(leaf.grad)
     assert torch.equal(gradients[0], gradients[1])
+
+
+@kernels
+def test_no_feature_is_below_the_floor(kernel):
+    floor = EPSILON * (SIZE**-0.5 if kernel == "favor" else 1)
+    seen = attention(kernel).features(-100 * torch.ones(1, 1, 1, SIZE), False).min().item()
+    assert seen == pytest.approx(floor, rel=1e-3)
+
+
+def test_a_key_along_a_direction_of_a_large_head_has_finite_features():
+    features = Favor(256, 1)
+    features.initialise(torch.Generator().manual_seed(0))
+    keys = features.directions[None, None] * 256**0.25  # the log-feature of each is |w|^2 / 2, some 128
+    assert features(keys, False).sum(-2).isfinite().all()

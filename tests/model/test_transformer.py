@@ -246,3 +246,11 @@ def test_it_compiles_to_one_graph_in_bfloat16_too_with_its_gradient(name):
         assert ours.grad is not None
         assert theirs.grad is not None
         assert (ours.grad - theirs.grad).norm() <= 0.05 * theirs.grad.norm() + 1e-6
+
+
+@pytest.mark.parametrize("name", OWN_PARAMETERS)
+def test_the_seed_determines_the_scheme_s_own_weights_too(name):
+    torch.manual_seed(1)
+    one = model(name)
+    torch.manual_seed(2)
+    assert all(map(torch.equal, one.scheme.parameters(), model(name).scheme.parameters()))

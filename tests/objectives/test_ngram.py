@@ -108,3 +108,10 @@ def test_orders_that_do_not_fit_into_a_key_are_refused():
         ngram_losses(np.array([0, 1]), np.array([[0, 1]]), [5], vocab_size=50_257)
     with pytest.raises(ValueError, match=r"orders=\[0, 2\] must be at least 1"):
         ngram_losses(np.array([0, 1]), np.array([[0, 1]]), [2, 0])
+
+
+def test_pairs_that_need_too_many_tokens_to_count_have_no_table(monkeypatch):
+    tokens = np.random.default_rng(0).integers(20, size=10_000)
+    for most, counted in ((8000, True), (7999, False)):
+        monkeypatch.setattr(ngram, "MAX_BIGRAM_TOKENS", most)
+        assert (bigram_loss(tokens, tokens.reshape(-1, 50), 20) is not None) == counted

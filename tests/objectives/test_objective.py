@@ -14,6 +14,7 @@ from posenc.data.tokenizers import Bytes
 from posenc.errors import UserError
 from posenc.model import Transformer
 from posenc.model.cross_entropy import LARGE_VOCAB
+from posenc.objectives.ngram import bigram_loss
 from posenc.objectives.objective import IGNORE_INDEX, Causal, Masked, Sampling, loss, loss_of
 from posenc.positions import PositionScheme
 from tests.data.test_batches import TOKENS
@@ -176,3 +177,40 @@ def test_a_masked_model_fills_the_mask_tokens_of_a_prompt_of_any_length():
 def test_a_prompt_without_a_mask_token_is_refused():
     with pytest.raises(UserError, match="--prompt=no blank must contain a _ for"):
         Masked(256).sample(Parrot(), Bytes(), "no blank", 32, Sampling())
+
+
+def test_the_bigram_baseline_is_that_of_the_validation_windows():
+    text, window = np.random.default_rng(0).integers(4, size=1000), windows(20, 3) % 4
+    (told,) = Causal(4).ngram_baseline(text, (window[:, :-1], window[:, 1:])).values()
+    assert told == bigram_loss(text, window.numpy(), 4)
+
+
+class Alphabet(Transformer):
+    """Is certain of the letter that follows the last one."""
+
+    def __init__(self) -> None:
+        super().__init__(256, 8, 1, 256, 1, PositionScheme())
+        self.output.weight.data = 99 * torch.eye(256)
+
+    def hidden(self, tokens: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ARG002
+        """(B, T) -> (B, T, 256)."""
+        return F.one_hot(tokens + 1, 256).float()
+
+
+def test_a_causal_model_continues_the_last_tokens_of_a_text_longer_than_its_context():
+    assert Causal(256).sample(Alphabet(), Bytes(), "a", 8, Sampling(tokens=20)) == "abcdefghijklmnopqrstu"
+
+
+def test_at_a_low_temperature_every_seed_draws_the_likeliest_tokens():
+    model = Transformer(256, 32, 1, 8, 1, PositionScheme())
+    model.embedding.weight.data.mul_(50)
+
+    def drawn(temperature: float) -> set[str]:
+        return {Causal(256).sample(model, Bytes(), "a", 32, Sampling(9, temperature, seed)) for seed in range(4)}
+
+    assert (len(drawn(0.01)), len(drawn(100.0))) == (1, 4)
+
+
+def test_the_loss_of_logits_in_bfloat16_is_in_float32():
+    value = loss(torch.zeros(2, 5, VOCAB, dtype=torch.bfloat16), torch.zeros(2, 5, dtype=torch.long))
+    assert (value.dtype, value.item()) == (torch.float32, pytest.approx(math.log(VOCAB)))

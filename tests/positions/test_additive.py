@@ -54,3 +54,15 @@ def test_a_learned_scale_is_one_trained_scalar_that_starts_at_one_over_the_root_
     assert torch.equal(scheme.encoding(torch.arange(20)), 0.25 * unit.encoding(torch.arange(20)))
     scheme.embed(torch.zeros(2, 3, 16), torch.arange(3)).sum().backward()
     assert scheme.scale.grad.item() == pytest.approx(2 * unit.encoding(torch.arange(3)).sum().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("tokens", [0.0, -1.0, float("nan"), "sqrt"])
+def test_a_multiplier_of_the_tokens_that_is_not_positive_is_refused(tokens):
+    with pytest.raises(ValueError, match="tokens=.* must be 'sqrt_width' or a positive number"):
+        Sinusoidal(8, tokens=tokens)
+
+
+@pytest.mark.parametrize(("context", "width"), [(0, 8), (8, 0)])
+def test_a_table_without_rows_or_columns_is_refused(context, width):
+    with pytest.raises(ValueError, match=f"context={context} and width={width} must both be at least 1"):
+        Learned(context, width)

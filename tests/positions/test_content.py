@@ -132,3 +132,16 @@ def test_a_scheme_may_wrap_another_know_its_layer_and_the_step_compiled_or_not()
         assert torch.equal(probs[0][0], probs[1][0])
         assert torch.equal(probs[0][1], probs[1][1]) == (not on)
         assert torch.allclose(compiled(tokens), wrapped(tokens), atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_gates_of_a_long_text_in_bfloat16_are_added_up_in_float32():
+    x, q = torch.zeros(1, 1000, WIDTH, dtype=torch.bfloat16), torch.zeros(1, HEADS, 1000, WIDTH // HEADS)
+    bias = Forgetting(WIDTH, HEADS, 1).layer(0).content_bias(x, q, q, torch.arange(1000))
+    torch.testing.assert_close(bias.diagonal(-1, 2, 3), torch.full((1, HEADS, 999), 0.5).log(), rtol=0, atol=1e-3)
+
+
+def test_a_gate_starts_by_keeping_a_half():
+    gate, q = Forgetting(WIDTH, HEADS, 1).layer(0), torch.zeros(1, HEADS, LENGTH, WIDTH // HEADS)
+    bias = gate.content_bias(torch.zeros(1, LENGTH, WIDTH), q, q, POSITIONS)
+    torch.testing.assert_close(bias[0, 0], (POSITIONS[:, None] - POSITIONS) * torch.tensor(0.5).log())

@@ -156,3 +156,17 @@ def test_pope_has_contents_in_lengths_and_positions_in_angles(kv_heads):
             for c in range(DIM)
         )
         assert logits[0, h, i, j].item() == pytest.approx(expected, abs=1e-3)
+
+
+def test_autocast_does_not_round_the_bias_of_fire():
+    scheme = Fire(HEADS)
+    with torch.autocast("cpu", torch.bfloat16):
+        bias = scheme.bias(POSITIONS)
+    assert torch.equal(bias, scheme.bias(POSITIONS))
+
+
+def test_the_vectors_of_pope_in_bfloat16_are_rounded_once_at_the_end():
+    scheme, (q, k) = Polar(HEADS, DIM), (x.bfloat16() for x in vectors())
+    exact = scheme.rotate(q.float(), k.float(), POSITIONS)
+    for ours, truth in zip(scheme.rotate(q, k, POSITIONS), exact, strict=True):
+        assert torch.equal(ours, truth.bfloat16())

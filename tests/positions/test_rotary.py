@@ -254,3 +254,7 @@ def test_impossible_permutations_are_refused(rows, heads, to, sentence):
 def test_impossible_settings_of_the_variants_are_refused(build, sentence):
     with pytest.raises(ValueError, match=sentence):
         build()
+
+
+def test_a_fraction_is_rounded_to_the_nearest_number_of_channels():
+    assert Rotary(32, fraction=0.3).rotated == 10  # of 9.6

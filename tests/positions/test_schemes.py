@@ -157,3 +157,9 @@ def test_every_scheme_is_held_to_these_facts():
 
     known = {kind for kind in below(PositionScheme) if kind.__module__.startswith("posenc.positions.")}
     assert {type(built(name)) for name in SCHEMES} == known - {PerLayer, ForgetGate, ContextualTable}
+
+
+@pytest.mark.parametrize("name", ABSOLUTE)
+def test_an_encoding_leaves_the_dtype_of_the_embeddings(name):
+    x = randn(1, LENGTH, HEADS * HEAD_DIM).bfloat16()
+    assert built(name).embed(x, torch.arange(LENGTH)).dtype == x.dtype

@@ -143,3 +143,49 @@ def test_a_validation_loss_that_is_nan_ends_the_run_before_it_is_saved(train, tm
     assert ended.stderr.count("\n") == 1
     assert "the validation loss is nan at step 1, with a learning rate of 1e+20" in ended.stderr
     assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_a_row_has_the_highest_score_of_each_kind(tmp_path):
+    run, heads = Run(tmp_path), [{"1": 0.2, "induction": 0.7}, {"1": 0.5, "induction": 0.1}]
+    metrics: Any = run.metrics
+    metrics.settings.attention_every, metrics.row = 3, {"step": 3}
+    metrics.probe = SimpleNamespace(position_share=lambda _: {}, measure=lambda _: heads)
+    run.module.hardware = SimpleNamespace(unsharded=lambda _: nullcontext())
+    run.module.loss = run.module.model = None
+    run.trainer.precision_plugin = SimpleNamespace(forward_context=nullcontext)
+    metrics._probe(run.trainer, run.module)
+    assert (metrics.row["previous_token"], metrics.row["induction"]) == (0.5, 0.7)
+
+
+def test_the_peak_is_that_of_all_ranks(tmp_path, monkeypatch):
+    monkeypatch.setattr("posenc.training.metrics_writer.peak_flops", lambda *_: 100.0)
+    monkeypatch.setattr("posenc.training.metrics_writer.flops_per_token", lambda *_: 50.0)
+    run = Run(tmp_path)
+    run.trainer.precision, run.trainer.strategy.root_device = "bf16-mixed", torch.device("cpu")
+    run.module.model = None
+    run.metrics.setup(run.trainer, run.module)
+    assert run.trainer.world_size > 1
+    assert run.metrics.mfu_per_token == 50 / (100 * run.trainer.world_size)
+
+
+def test_after_the_last_step_a_signal_postpones_no_validation(tmp_path):
+    run = Run(tmp_path)
+    run.train(*LOSSES)
+    run.trainer.strategy = SimpleNamespace(reduce=lambda moments, **_: moments)
+    run.trainer.precision_plugin = SimpleNamespace(forward_context=nullcontext)
+    run.module.val_dataloader = lambda: [(torch.tensor(2.0), None, 1.0)]
+    run.module.validation_step = lambda batch, _: batch[0] * batch[2]
+    metrics: Any = run.metrics
+    metrics.signals.asked = 15
+    for steps, measured in ((4, None), (3, {"val_loss": 2.0})):
+        metrics.settings.steps = steps
+        assert metrics._validate(run.trainer, run.module) == measured
+
+
+def test_a_postponed_validation_is_no_validation(tmp_path):
+    run = Run(tmp_path)
+    metrics: Any = run.metrics
+    metrics.settings.eval_every, metrics.signals.asked = 3, 15
+    run.module.val_dataloader = lambda: [(torch.tensor(2.0), None, 1.0)]
+    run.train(*LOSSES)
+    assert not run.metrics.just_validated(3)

@@ -3,6 +3,8 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -198,3 +200,46 @@ def test_a_timer_of_somebody_else_s_goes_on_afterwards():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_rank_does_not_stop_at_the_end_for_a_signal_that_no_other_knows_of():
+    with Signals() as taken:
+        taken.start_training(multi_rank=True)
+        send(signal.SIGTERM)
+        taken.end_training()
+
+
+def test_a_rank_stops_for_the_signal_that_another_rank_has_received():
+    strategy: Any = SimpleNamespace(root_device="cpu", reduce=lambda *_, **__: signal.SIGTERM)
+    with Signals() as taken:
+        taken.start_training(multi_rank=True)
+        taken.agree(strategy)
+        with pytest.raises(Stopped, match="^stopped by SIGTERM: it is saved$"):
+            taken.stop("it is saved")
+
+
+def test_a_handler_from_before_is_called_once(usr1):
+    with Signals() as taken:
+        taken.start_training()
+        send(signal.SIGUSR1)
+        for _ in range(2):
+            with pytest.raises(Stopped):
+                taken.stop("it is saved")
+    assert usr1 == [signal.SIGUSR1]
+
+
+@pytest.mark.usefixtures("usr1")
+def test_a_signal_of_a_time_limit_leaves_more_time():
+    with Signals() as taken:
+        taken.start_training()
+        send(signal.SIGUSR1)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > signals.MULTI_RANK_GRACE
+
+
+@pytest.fixture
+def usr1():
+    """The signals that a handler of before has received, as SLURM's for a job that is requeued."""
+    received: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda signum, _: received.append(signum))
+    yield received
+    signal.signal(signal.SIGUSR1, before)

@@ -62,3 +62,30 @@ def test_batches_are_those_of_the_seed_and_validation_is_the_same_for_all_whatev
     assert all(map(torch.equal, rope[1], other[1]))
     assert not torch.equal(rope[0][0], other[0][0])
     assert not torch.equal(rope[0][1], other[0][1])
+
+
+def test_the_step_without_lightning_tells_an_intervention_the_step_in_which_it_acts():
+    experiment = Experiment.of(composed("experiment=smoke", "intervention=offset_mask", "intervention.start=1"))
+    update = experiment.training_step(Hardware(precision="32-true"), torch.device("cpu"))
+    tokens, acts = torch.zeros(2, 64, dtype=torch.long), []
+    for _ in range(2):
+        update(tokens, tokens)
+        acts.append(bool(experiment.model.scheme.active))
+    assert acts == [False, True]
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
+def test_the_step_without_lightning_has_the_precision_of_the_run(precision, dtype):
+    experiment, seen = Experiment.of(composed("experiment=smoke")), []
+    experiment.model.output.register_forward_hook(lambda *parts: seen.append(parts[-1].dtype))
+    tokens = torch.zeros(2, 64, dtype=torch.long)
+    experiment.training_step(Hardware(precision=precision), torch.device("cpu"))(tokens, tokens)
+    assert seen == [dtype]
+
+
+def test_the_ranks_share_the_tokens_that_decide_about_compiling():
+    experiment, hardware = Experiment.of(composed("experiment=smoke")), Mock()
+    experiment.for_run(hardware, ranks=2)
+    config = experiment.config
+    tokens = config["batch_size"] * config["context"] // 2
+    hardware.for_run.assert_called_once_with(config["steps"], tokens, experiment.flops_per_token())
