@@ -78,6 +78,11 @@ def test_the_tokenizer_of_bytes_gives_every_byte_its_number_and_the_text_back(tm
     assert tokenizer.decode(ids) == text
 
 
+def test_the_tokenizer_says_how_long_a_window_is(tmp_path, as_run):
+    folder = export(as_run(trained("pos=learned")), tmp_path / "hf")
+    assert AutoTokenizer.from_pretrained(folder).model_max_length == 32
+
+
 @pytest.mark.parametrize(
     ("overrides", "named"),
     [

@@ -122,7 +122,7 @@ OTHER_COMMANDS = [
     other("posenc.report wandb://entity", "must look like wandb://entity/project/group"),
     other("posenc.extrapolate", "the following arguments are required: folder"),
     other("posenc.extrapolate {here}/nowhere", "no runs in"),
-    other("posenc.profile name=.hidden", "at most 100, with a letter, digit or _ first"),
+    other("posenc.profile name=.hidden", "and 200 bytes, with a letter, digit or _ first"),
     other("posenc.profile pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
     other("posenc.profile steps=0", "steps=0 must be at least 1"),
     other("posenc.profile --nonsense", "unrecognized arguments: --nonsense"),

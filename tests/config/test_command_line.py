@@ -2,6 +2,7 @@
 
 import errno
 import io
+import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -11,6 +12,7 @@ import pytest
 from posenc.config.command_line import one_sentence_errors
 from posenc.config.files import choices_in, description
 from posenc.config.help import manual
+from posenc.errors import RunError, Stopped
 from tests.config.bad_inputs import WRONG
 from tests.config.wrong_input import SECRET, answer, as_a_user, may_read_all, warm_python
 from tests.conftest import CONF, ROOT, clean_environment
@@ -70,6 +72,24 @@ def test_too_little_memory_is_told_by_every_command(error, capsys):
         raise error
     assert ended.value.code == 1
     assert ": out of memory: it needs more than" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),
+        (BrokenPipeError(), 141, "stdout was closed (broken pipe)"),
+        (Stopped(signal.SIGTERM, "it is saved"), 143, "it is saved"),
+        (RunError("it diverged"), 1, "it diverged"),
+        (ModuleNotFoundError(name="scipy.stats"), 2, "this needs the package scipy, which is not installed: see req"),
+    ],
+)
+def test_each_end_has_its_exit_code(error, code, sentence, capsys, monkeypatch):
+    monkeypatch.setattr("posenc.config.command_line.discard_stdout", lambda: None)
+    with pytest.raises(SystemExit) as ended, one_sentence_errors():
+        raise error
+    assert ended.value.code == code
+    assert f": {sentence}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", ["--help", "report --help"])

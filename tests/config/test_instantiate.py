@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from posenc.config.instantiate import GROUPS, build, target
+from posenc.config.instantiate import GROUPS, build, build_model, target
 from posenc.config.schema import check_groups
 from posenc.errors import UserError
+from posenc.objectives.objective import Causal
 from posenc.positions import PositionScheme
 from tests import conftest
 from tests.conftest import CONF, ROOT, only
@@ -157,3 +158,10 @@ def test_what_an_installed_package_does_not_declare_is_refused(checkout):
     refused = python(checkout, "train.py", "logger=csv", "pos=undeclared", installed=True)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "pos._target_=mine.undeclared must name" in refused.stderr
+
+
+@pytest.mark.parametrize("layers", ["[-1]", "[]", "[0,4]"])
+def test_an_intervention_in_no_layer_of_the_model_is_refused(layers):
+    config = conftest.composed("intervention=offset_bias", f"intervention.in_layers={layers}")
+    with pytest.raises(UserError, match="must be one or more of the model's layers, 0 to 3$"):
+        build_model(config, Causal(256))

@@ -43,6 +43,12 @@ def test_the_settings_of_a_stored_configuration_are_checked_like_those_of_a_comm
         check_settings(changed, keys)
 
 
+def test_heads_are_measured_at_validations():
+    """Else a run could not be resumed: it lacks rows."""
+    with pytest.raises(UserError, match="^attention_every=15 must be a multiple of eval_every=10$"):
+        check(composed("attention_every=15"))
+
+
 SMALL = ("context=16", "model.layers=1", "model.width=64", "model.heads=4", "batch_size=2")
 PARAMETERS = {
     "0": 0, "T D": 16 * 64, "Dh/2": 8, "H Dh": 64, "32 H": 128, "2 H": 8, "33 H + 66": 198,
@@ -262,6 +268,7 @@ def test_the_composed_configuration_holds_no_unresolved_value():
     ("path", "name"),
     [
         ("/home/me/My book.txt.gz", "My_book"),
+        ("\u4e66" * 70 + ".txt", "\u4e66" * 66),  # three bytes each
         ("corpus/", "corpus"),
         ("texts/*.txt", "texts"),
         ("*", "kjv_tiny"),

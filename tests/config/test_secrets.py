@@ -61,6 +61,21 @@ def test_the_value_of_a_secret_variable_is_hidden_wherever_it_stands(monkeypatch
         check_no_secrets(["data.path=as-long-as-this"])
 
 
+@pytest.mark.parametrize("variable", ["WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"])
+def test_each_secret_variable_is_known_and_one_without_a_secret_hides_nothing(variable, monkeypatch):
+    monkeypatch.setenv(variable, "local-12")
+    assert redact("the key local-12 is wrong") == "the key *** is wrong"
+    for value in ("", "none"):
+        monkeypatch.setenv(variable, value)
+        assert redact("pos=none") == "pos=none"
+
+
+@pytest.mark.parametrize("name", ["client_secret", "logger.passwd", "+a-token", "apikey"])
+def test_an_argument_with_a_secret_s_name_is_refused(name):
+    with pytest.raises(UserError, match="looks like a secret"):
+        check_no_secrets([f"{name}=hunter2"])
+
+
 @pytest.mark.parametrize("program", ["train.py", "-m posenc.report"])
 def test_the_command_says_so_in_one_sentence(program):
     result = python(*program.split(), "runs", f"+logger.api_key={KEY}")

@@ -79,3 +79,9 @@ def test_what_is_no_plain_file_is_no_checkpoint_and_not_read(tmp_path):
     (tmp_path / f"step-000000003-{NO_CHECKSUM}.ckpt").mkdir()
     (tmp_path / f"step-000000004-{NO_CHECKSUM}.ckpt").symlink_to("/dev/zero")
     assert checkpoint_files.newest(tmp_path) == (file, [])
+
+
+def test_of_many_values_that_differ_three_are_named_and_the_others_counted():
+    ours = dict.fromkeys("edcba", 1)
+    with pytest.raises(UserError, match=r": a=2 \(here 1\), b=2 \(here 1\), c=2 \(here 1\) and 2 more$"):
+        check_configuration({"configuration": dict.fromkeys(ours, 2)}, ours)

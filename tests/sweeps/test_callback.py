@@ -1,13 +1,15 @@
 """The end of a sweep: what failed is told, stored without secrets, and never lost."""
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
 
 from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
-from posenc.sweeps.callback import Comparison, record_failure, unfinished_run
+from posenc.sweeps.callback import Comparison, _runs, failures_recorded, record_failure, unfinished_run
 from tests.conftest import composed
 
 
@@ -96,3 +98,44 @@ def test_a_job_that_fails_is_not_taken_for_the_finished_run_of_another_text(tmp_
         ended = train(*sweep, "log_every=1", "seed=0")
         assert ended.returncode == code, ended.stderr
     assert "context=64 is too long for this corpus" in ended.stderr
+
+
+def test_a_sweep_with_nothing_to_compare_exits_with_2(tmp_path, capsys, monkeypatch):
+    end, _ = sweep(tmp_path, monkeypatch)
+    assert end() == 2
+    assert "no runs in" in capsys.readouterr().err
+
+
+def test_the_minutes_left_are_those_at_the_pace_of_the_runs_that_this_sweep_has_trained(tmp_path, capsys, monkeypatch):
+    callback = Comparison()
+    callback.start = time.time() - 600
+    for seed, age in ((0, 3600), (1, 60), (2, 60)):  # the first was finished before
+        file = tmp_path / "rope" / f"seed{seed}-0f1e2d3c" / "summary.json"
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (time.time() - age,) * 2)
+    monkeypatch.setenv("POSENC_SWEEP_JOBS", "7")
+    callback.on_job_start(OmegaConf.create({"hydra": {"job": {"num": 3}, "sweep": {"dir": str(tmp_path)}}}))
+    assert capsys.readouterr().out == "Run 4 of 7, about 20 min left\n"
+
+
+def test_the_command_line_says_of_how_many_values_a_sweep_is_before_its_file_does():
+    swept = {"sweeper": {"params": {"pos": "none,rope", "seed": "0,1,2"}}, "overrides": {"task": ["seed=5", "steps=9"]}}
+    assert _runs(OmegaConf.create({"hydra": swept})) == 2
+
+
+def test_a_failed_job_s_run_is_noted_so_that_it_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POSENC_FAILED_JOBS", str(tmp_path / FAILED_JOBS))
+    record_failure("seed=1", "it failed", Path("runs/seed1"))
+    assert [failure["run"] for failure in failed_jobs(tmp_path)] == [str(tmp_path / "runs" / "seed1")]
+
+
+def test_a_bug_in_one_job_is_noted_with_its_kind_and_shown_with_its_place(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("POSENC_FAILED_JOBS", str(tmp_path / FAILED_JOBS))
+    job = SimpleNamespace(job=SimpleNamespace(override_dirname="seed=1"))
+    monkeypatch.setattr("posenc.sweeps.callback.HydraConfig", SimpleNamespace(get=lambda: job))
+    with failures_recorded(OmegaConf.create({"runs": "${nothing}"})):
+        raise TypeError("unsupported")
+    assert failed_jobs(tmp_path) == [{"job": "seed=1", "error": "TypeError: unsupported", "run": ""}]
+    assert "Traceback" in capsys.readouterr().err

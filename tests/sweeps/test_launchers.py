@@ -1,15 +1,28 @@
 """What the launchers make of their keys; tests/slurm has a real cluster."""
 
+import math
 import os
+import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from subprocess import CompletedProcess
+from types import SimpleNamespace
 
 import pytest
+from omegaconf import OmegaConf
 
 from posenc.errors import UserError
-from posenc.sweeps.slurm import signal_name
+from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
+from posenc.sweeps import slurm
+from posenc.sweeps.slurm import UNKNOWN, JobState, job_states, signal_name
+from tests.conftest import composed
 
-Slurm = import_module("hydra_plugins.posenc_slurm").Slurm  # a namespace that mypy would find twice
-Processes = import_module("hydra_plugins.posenc_joblib").Processes
+# A namespace that mypy would find twice.
+on_slurm, in_processes, sweeper = (
+    import_module(f"hydra_plugins.posenc_{name}") for name in ("slurm", "joblib", "sweeper")
+)
+Slurm, Processes = on_slurm.Slurm, in_processes.Processes
 
 
 @pytest.mark.parametrize(
@@ -50,3 +63,62 @@ def test_options_may_be_null_and_a_signal_a_number(options, monkeypatch):
     launcher = Slurm(additional_parameters=options, setup=None, submitit_folder="jobs", max_num_timeout=1)
     with pytest.raises(UserError, match=r"^hydra/launcher=slurm cannot submit: Could not detect"):
         launcher.launch([["seed=0"]], 0)
+
+
+def test_the_losses_of_runs_at_a_time_are_in_the_order_of_their_jobs_not_of_their_ends(monkeypatch):
+    def loss(job: bytes) -> float:
+        _, (override,), number, _ = pickle.loads(job)
+        time.sleep(0.1 * (3 - number))
+        assert override == f"seed={number}"
+        return float(number)
+
+    monkeypatch.setattr(in_processes, "_new_process", lambda _: ThreadPoolExecutor(1))
+    monkeypatch.setattr(in_processes, "_train", loss)
+    ended = Processes(n_jobs=3).launch([[f"seed={number}"] for number in (1, 2, 3)], 1)
+    assert [job.return_value for job in ended] == [1.0, 2.0, 3.0]
+
+
+def test_the_best_trial_of_a_scheme_has_its_lowest_loss_and_failed_ones_are_none():
+    trials = [{"pos": pos, "optim.lr": lr} for pos in ("rope", "none", "fox") for lr in (1, 2, 3)]
+    losses = [math.nan, 2.5, 2.0, None, 3.0, 3.5, None, math.nan, None]
+    assert sweeper._best(trials, losses) == {"rope": trials[2], "none": trials[4]}
+
+
+def test_a_trial_is_at_the_edge_of_a_grid_that_has_more_than_two_values():
+    grid = {"optim.lr": [1, 2, 3], "pos.scale": [0.1, "matched"], "pos.base": [10, 20, 30]}
+    for lr, edges in ((1, ["optim.lr"]), (2, []), (3, ["optim.lr"])):
+        assert sweeper._edges({"pos": "rope", "optim.lr": lr, "pos.scale": 0.1, "pos.base": 20}, grid) == edges
+
+
+def test_a_job_that_slurm_has_forgotten_is_over_and_a_silent_controller_says_nothing_of_any(monkeypatch):
+    def squeue(code: int, printed: str, errors: str = "") -> None:
+        monkeypatch.setattr(slurm, "_run", lambda *command: CompletedProcess(command, code, printed, errors))
+
+    squeue(0, "12_0|RUNNING|n1\n12_1|PENDING|\n")
+    expected = {"12_0": JobState("RUNNING", "n1"), "12_1": JobState("PENDING"), "9": JobState(UNKNOWN)}
+    assert job_states(["12_0", "12_1", "9"]) == expected
+    squeue(1, "", "slurm_load_jobs error: Invalid job id specified")
+    assert job_states(["9"]) == {"9": JobState(UNKNOWN)}
+    squeue(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
+    assert job_states(["9"]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "requeued", "sentence"),
+    [("CANCELLED", 0, "job 7 was cancelled"), ("PREEMPTED", 3, ""), ("NODE_FAIL", 1, "lost on n1 and again on n1 (N")],
+)
+def test_a_cancelled_job_stays_cancelled_and_a_preempted_one_is_not_its_node_s_fault(
+    state, requeued, sentence, tmp_path, monkeypatch
+):
+    configuration = OmegaConf.create(composed("experiment=smoke", f"runs={tmp_path}"))  # Hydra loads its plugins again
+    monkeypatch.setenv("POSENC_FAILED_JOBS", str(tmp_path / FAILED_JOBS))
+    monkeypatch.setattr(on_slurm, "RESULT_DELAY", -1)
+    again: list[str] = []
+    monkeypatch.setattr(slurm, "requeue", lambda job: not again.append(job))  # type: ignore[func-returns-value]
+    paths = SimpleNamespace(folder=tmp_path / "jobs", stderr="log")
+    job = on_slurm.SubmittedJob(SimpleNamespace(job_id="7", paths=paths), "pos=rope", configuration)
+    for _ in range(6):  # a loss is one if it is seen twice
+        if job.outcome is None:
+            job.update({"7": JobState(state, "n1")})
+    assert again == ["7"] * requeued
+    assert [sentence in failure["error"] for failure in failed_jobs(tmp_path)] == [True] * bool(sentence)

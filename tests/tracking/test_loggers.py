@@ -226,3 +226,18 @@ def test_without_tensorboard_a_run_goes_on_with_one_line(tmp_path, monkeypatch, 
         monkeypatch.delitem(sys.modules, module, raising=False)
     assert loggers.tensorboard(RunDirectory(tmp_path, "smoke", "rope", 0), {}) == []
     assert capsys.readouterr().out.startswith("TensorBoard is not installed (`pip install tensorboard`)")
+
+
+@pytest.mark.parametrize(("sweep", "ours"), [({}, False), ({"WANDB_SWEEP_ID": "sweep0"}, True)])
+def test_a_run_has_its_own_id_and_name_but_for_an_agent_s(sweep, ours, tmp_path, monkeypatch):
+    """WANDB_RUN_ID without a sweep's agent would be that of every run that is started with it."""
+    monkeypatch.delenv("WANDB_SWEEP_ID", raising=False)
+    for name, value in {"WANDB_RUN_ID": "agent0", **sweep}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("posenc.tracking.wandb_logger.start", lambda *given: [given[1]])
+    directory = RunDirectory(tmp_path, "smoke", "rope", 3)
+    (settings,) = loggers.weights_and_biases(directory, {"seed": 3})
+    assert (settings["id"] == "agent0") == ours
+    assert settings["id"] == directory.run_id()
+    assert (settings["name"], settings["group"], settings["job_type"]) == ("rope-seed3", "smoke", "rope")
+    assert (settings["config"], settings["dir"], settings["tags"]) == ({"seed": 3}, str(tmp_path), None)

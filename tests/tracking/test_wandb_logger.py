@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from posenc.storage.csv_files import MetricsFile
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking import loggers
+from posenc.tracking import loggers, wandb_logger
+from posenc.tracking.wandb_logger import WeightsAndBiases
 from tests.conftest import clean_environment, only
 from tests.tracking.wandb_answers import StandIn
 from tests.tracking.wandb_stand_in import answers_500, refuses, silent, stand_in
@@ -169,3 +172,27 @@ def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_i
     told = capfd.readouterr()
     assert told.out == "W&B cannot be used (half installed): logging to metrics.csv only.\n"
     assert told.err == ""
+
+
+@pytest.mark.parametrize(("failed", "told"), [(False, ""), (True, "This run is incomplete on W&B (timed out after")])
+def test_a_run_that_has_failed_is_said_to_have_and_its_upload_is_not_waited_for(failed, told, monkeypatch, capsys):
+    monkeypatch.setattr(wandb_logger, "FAILED_UPLOAD", 0.5)
+    codes: list[int] = []
+    uploaded = threading.Event()
+    if not failed:
+        uploaded.set()
+
+    def finish(exit_code: int) -> None:
+        codes.append(exit_code)
+        uploaded.wait(20)
+
+    logger = object.__new__(WeightsAndBiases)
+    wandb = SimpleNamespace(teardown=lambda: None)
+    run = SimpleNamespace(finish=finish)
+    vars(logger).update(wandb=wandb, run=run, upload=20.0, warnings=[], hint="", sync="wandb sync", _healthy=True)
+    logger.close(failed)
+    uploaded.set()
+    assert codes == [int(failed)]
+    said = capsys.readouterr().out
+    assert said.startswith(told)
+    assert bool(said) == failed

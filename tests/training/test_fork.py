@@ -1,15 +1,28 @@
 """A run that begins at another's checkpoint is, to the bit, the run that it would have been from the start."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from posenc.errors import UserError
+from posenc.storage.checkpoint_files import newest_first, stem, step
 from posenc.storage.csv_files import read_csv
-from tests.conftest import curve, train_here
+from posenc.storage.reading import MAX_BYTES
+from posenc.storage.run_directory import RunDirectory
+from posenc.training.checkpoint_io import CheckpointIO
+from posenc.training.experiment import Experiment
+from posenc.training.fork import Fork, _latest
+from tests.conftest import composed, curve, train_here
 
 STABLE = ("schedule=constant", "schedule.warmup=4", "steps=20")
 COOLED = ("schedule=wsd", "schedule.warmup=4", "schedule.cooldown=10", "steps=30")
+
+
+def saved(folder: Path, step: int) -> Path:
+    """The file of an empty checkpoint."""
+    CheckpointIO().save_checkpoint({"configuration": {}}, folder / stem(step))
+    return newest_first(folder)[0]
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +89,41 @@ def test_a_run_that_would_not_have_come_to_the_checkpoint_is_refused(stable, tmp
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"fork_from=\S+ is not a run directory: it has no config.yaml"):
         train_here(tmp_path / "refused", f"fork_from={tmp_path}")
+
+
+def test_a_fork_begins_at_the_latest_checkpoint_that_is_early_enough_and_whole(tmp_path):
+    files = {step: saved(tmp_path, step) for step in (10, 20, 30)}
+    assert _latest(tmp_path, 20) == files[20]
+    files[20].write_bytes(b"damaged")
+    assert _latest(tmp_path, 20) == files[10]
+    with pytest.raises(UserError, match=r"agree up to step 9, .* that early \(steps: 10 and 20 and 30\)"):
+        _latest(tmp_path, 9)
+
+
+def test_a_fork_takes_over_the_rows_of_a_run_of_any_length(tmp_path):
+    (tmp_path / "long" / "checkpoints").mkdir(parents=True)
+    file, rows = saved(tmp_path / "long" / "checkpoints", 10), "step\n" + "1\n" * MAX_BYTES
+    for name in ("metrics.csv", "attention.csv"):
+        (file.parents[1] / name).write_text(rows)
+    directory = RunDirectory(tmp_path / "fork", "smoke", "rope", 0)
+    directory.create({})
+    Fork(file, {"configuration": {}}).into(directory)
+    assert (directory.path / "metrics.csv").read_text() == (directory.path / "attention.csv").read_text() == rows
+    assert step(newest_first(directory.checkpoints)[0]) == 10
+
+
+def test_a_run_that_has_a_checkpoint_goes_on_although_the_run_it_began_from_is_gone(stable, tmp_path, capsys):
+    shutil.copytree(stable, tmp_path / "smoke" / "rope" / stable.name)
+    (tmp_path / "smoke" / "rope" / stable.name / "summary.json").unlink()
+    assert train_here(tmp_path, *STABLE, f"fork_from={tmp_path / 'gone'}").name == stable.name
+    assert "Resuming from step-000000020" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [("steps: many\nattention_every: 10\n", "steps=many must be an integer"), ("steps: 20\n", "attention_every is mi")],
+)
+def test_a_run_of_a_stranger_is_refused_in_a_sentence(config, sentence, tmp_path):
+    (tmp_path / "config.yaml").write_text(config)
+    with pytest.raises(UserError, match=f"^fork_from={tmp_path}: {sentence}"):
+        Fork.of(tmp_path, Experiment.of(composed("experiment=smoke")))

@@ -4,21 +4,23 @@ import json
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posenc.errors import printable_lines
+from posenc.config.compose import composed as config_and_choices
+from posenc.errors import UserError, printable_lines
 from posenc.evaluation.load import load
 from posenc.objectives.objective import Sampling
-from posenc.storage.csv_files import read_csv
+from posenc.storage.csv_files import MAX_ROWS, read_csv
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
-from posenc.training.run import show
+from posenc.training.run import _check_table_sizes, run, show
 from tests import warm
-from tests.conftest import ROOT, clean_environment, curve, fresh_python, only, python
+from tests.conftest import CONF, ROOT, clean_environment, curve, fresh_python, only, python
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")
 
@@ -221,3 +223,39 @@ def test_a_compiled_run_is_the_same_model(train, finished, tmp_path):
     assert "compiling" in json.loads((compiled / "summary.json").read_text())["time"]
     for row, reference in zip(curve(compiled), curve(plain), strict=True):
         assert float(row["train_loss"]) == pytest.approx(float(reference["train_loss"]), rel=1e-4)
+
+
+@pytest.mark.parametrize("key", ["log_every", "attention_every"])
+def test_a_table_may_have_as_many_rows_as_can_be_read_and_not_one_more(key):
+    longest = MAX_ROWS - 1  # beside the header
+    given = {"steps": longest, "log_every": longest, "attention_every": longest, key: 1}
+    settings: Any = SimpleNamespace(**given)
+    _check_table_sizes(settings, {"layers": 1, "heads": 1})
+    settings.steps += 1
+    with pytest.raises(UserError, match=f"^{key}=1 would write 524,288 rows; the maximum is 524,287$"):
+        _check_table_sizes(settings, {"layers": 1, "heads": 1})
+
+
+def test_a_run_does_not_keep_the_launcher_that_started_it(tmp_path, monkeypatch):
+    """Runs of one sweep that SLURM and this machine have trained are compared with each other."""
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr("posenc.training.run._train", lambda config, *_: kept.update(config) or {})
+    run(*config_and_choices(CONF, (*TINY, f"runs={tmp_path}")))
+    assert kept["choices"]["pos"] == "rope"
+    assert not [group for group in kept["choices"] if group.startswith("hydra")]
+
+
+def test_the_result_of_a_run_is_shown_in_its_units(tmp_path, capsys):
+    summary = {
+        "val_loss": 2.0, "bits_per_byte": 2.885, "tokens_per_s": 12_000, "seconds": 90.0, "mfu": 0.41,
+        "bigram_loss": 2.5, "unigram_loss": None, "peak_memory": 3 * 2**29,
+        "time": {"start": 9.5, "training": 90.0, "logging": 0.5},
+    }  # fmt: skip
+    show(summary, RunDirectory(tmp_path, "smoke", "rope", 0))
+    assert capsys.readouterr().out.splitlines()[:5] == [
+        "  validation loss  2.0000 nats per token (bigram model: 2.5000)",
+        "  bits per byte    2.8850",
+        "  speed            12,000 tokens/s (41% MFU), 90 s of training",
+        "  time             10% start, 90% training",
+        "  peak memory      1.50 GiB",
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posenc.config.instantiate import target
+from posenc.config.schema import MAX_NAME, MAX_NAME_BYTES
 from posenc.errors import UserError
 
 
@@ -37,8 +38,9 @@ def _bidirectional(objective: str) -> bool:
 
 def _name_of(default: str, path: Any) -> str:
     """The name of runs on a local text: that of the file or folder, or of the folder of a glob like *.txt."""
-    stems = [part.partition(".")[0] for part in reversed(Path(str(path or default)).parts)]
-    return next(filter(None, (re.sub(r"\W+", "_", stem).strip("_")[:100] for stem in stems)), default)
+    stems = (part.partition(".")[0] for part in reversed(Path(str(path or default)).parts))
+    plain = next(filter(None, (re.sub(r"\W+", "_", stem).strip("_") for stem in stems)), default)
+    return plain.encode()[:MAX_NAME_BYTES].decode(errors="ignore")[:MAX_NAME]
 
 
 def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str, str]]:

@@ -22,7 +22,10 @@ from posenc.errors import UserError, first_line
 NOT_IN_IDENTITY = ("name", "rerun", "fork_from", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
 """Keys that do not affect the curve; the contents of the text and the precision do, and are added separately."""
 
-PLAIN = re.compile(r"\w[\w.+=-]{0,99}")
+MAX_NAME, MAX_NAME_BYTES = 100, 200
+"""The longest name, in characters and in UTF-8, of which file systems allow 255 bytes."""
+
+PLAIN = re.compile(rf"\w[\w.+=-]{{0,{MAX_NAME - 1}}}")
 
 KINDS = {
     "integer": "an integer",
@@ -82,10 +85,10 @@ def check_plain(key: str, value: str) -> None:
     Raises:
         UserError: if it is not, or might be a path out of the parent folder.
     """
-    if not PLAIN.fullmatch(value) or len(value.encode()) > 200:
+    if not PLAIN.fullmatch(value) or len(value.encode()) > MAX_NAME_BYTES:
         raise UserError(
-            f"{key}={value} must be a plain folder name: letters, digits and _ . + = -, at most 100, "
-            "with a letter, digit or _ first"
+            f"{key}={value} must be a plain folder name: letters, digits and _ . + = -, at most {MAX_NAME} "
+            f"and {MAX_NAME_BYTES} bytes, with a letter, digit or _ first"
         )
 
 

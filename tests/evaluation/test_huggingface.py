@@ -1,0 +1,58 @@
+"""What config.json says beside what the logits show, and what each architecture cannot do; see also test_export.py."""
+
+import pytest
+
+from posenc.config.instantiate import build, build_model
+from posenc.errors import UserError
+from posenc.evaluation.huggingface import convert
+from posenc.evaluation.load import Trained
+from tests.conftest import composed
+
+SMALL = ("experiment=smoke", "model.layers=1", "model.width=48", "model.heads=4", "context=32")
+
+
+def trained(overrides: str) -> Trained:
+    config = composed(*SMALL, *overrides.split())
+    tokenizer = build(config, "tokenizer")
+    objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
+    return Trained(build_model(config, objective), objective, tokenizer, config)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "needed"),
+    [
+        ("pos=learned model/family=gpt2 model.family.parallel=true", "GPT-2 needs parallel=False;"),
+        ("pos=learned model/family=gpt2 model.family.queries_per_key=2", "GPT-2 needs queries_per_key=1;"),
+        ("pos=learned model/family=gpt2 model.family.norm=rms", "GPT-2 needs norm=layer or bare;"),
+        ("pos=learned model/family=gpt2 model.family.activation=swiglu", "GPT-2 needs activation=gelu or gelu_tanh;"),
+        ("pos=rope model/family=llama2 pos.fraction=0.5", "Llama needs pos.fraction=1.0;"),
+        ("pos=rope model/family=llama2 model.family.parallel=true", "Llama needs parallel=False;"),
+        ("pos=rope model/family=plain model.family.norm=rms", "GPT-NeoX needs norm=layer or bare"),
+        ("pos=rope model/family=plain model.family.queries_per_key=2", "GPT-NeoX needs queries_per_key=1"),
+    ],
+)
+def test_one_property_that_an_architecture_lacks_is_enough_to_refuse_it(overrides, needed):
+    with pytest.raises(UserError) as said:
+        convert(trained(overrides))
+    assert needed in f"{said.value};"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fraction"),
+    [("model/family=llama2", 1.0), ("model/family=plain", 1.0), ("model/family=plain pos.fraction=0.5", 0.5)],
+)
+def test_every_version_of_transformers_finds_the_rotation_under_its_own_name(overrides, fraction):
+    config, _ = convert(trained(f"pos=rope pos.base=500.0 {overrides}"))
+    assert config["rope_parameters"] == {
+        "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": fraction
+    }  # fmt: skip
+    own = {"rope_theta": 500.0} if "llama2" in overrides else {"rotary_emb_base": 500.0, "rotary_pct": fraction}
+    assert {name: config[name] for name in own} == own
+
+
+@pytest.mark.parametrize("overrides", ["pos=learned model/family=gpt2", "pos=rope model/family=llama2", "pos=rope"])
+def test_generation_ends_with_the_context_and_at_no_byte(overrides):
+    config, _ = convert(trained(overrides))
+    assert config.get("n_positions", config.get("max_position_embeddings")) == 32
+    assert (config["bos_token_id"], config["eos_token_id"]) == (None, None)
+    assert config["vocab_size"] == 256

@@ -1,0 +1,34 @@
+"""Weights that are not those of the model in config.yaml are refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc.errors import UserError
+from posenc.evaluation.load import _load_weights, _weights
+from posenc.positions import PositionScheme
+from posenc.storage.checkpoint_files import newest_first
+from posenc.training.checkpoint_io import CheckpointIO
+from tests.evaluation.random_model import trained
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_numbers_are_refused(value):
+    model = trained(PositionScheme()).model
+    weights = {f"model.{name}": weight.clone() for name, weight in model.state_dict().items()}
+    _load_weights(model, weights, Path("a.ckpt"))
+    weights["model.norm.weight"][3] = value
+    with pytest.raises(UserError, match="^a.ckpt has weights that are NaN or infinite"):
+        _load_weights(model, weights, Path("a.ckpt"))
+
+
+@pytest.mark.parametrize("wrong", [None, {"weight": 1.0}, {"weight": torch.ones(9, dtype=torch.complex64)}])
+def test_what_is_no_weight_is_refused(wrong, tmp_path):
+    for weights in ({"weight": torch.ones(9)}, wrong):
+        state = {"configuration": {}, "state_dict": weights}
+        CheckpointIO().save_checkpoint(state, tmp_path / f"step-00000000{int(weights is wrong)}")
+    newest, before = newest_first(tmp_path)
+    assert list(_weights(before, {"layers": 1, "width": 9})) == ["weight"]
+    with pytest.raises(UserError, match="it has no weights"):
+        _weights(newest, {"layers": 1, "width": 9})

@@ -1,0 +1,23 @@
+"""Where a run is written."""
+
+from posenc.storage.run_directory import RunDirectory
+
+
+def directory(runs, rerun: bool) -> RunDirectory:
+    return RunDirectory.of(runs, "smoke", "rope", 0, "0f1e2d3c", rerun)
+
+
+def test_a_run_trained_again_has_the_first_number_that_is_not_finished(tmp_path):
+    for name in ("", "-2", "-3"):
+        assert directory(tmp_path, rerun=True).path.name == f"seed0-0f1e2d3c{name}"
+        directory(tmp_path, rerun=True).path.mkdir(parents=True)
+        directory(tmp_path, rerun=True).finish({})
+    assert directory(tmp_path, rerun=False).path.name == "seed0-0f1e2d3c"
+
+
+def test_what_a_killed_process_left_of_its_best_checkpoint_is_cleared_away(tmp_path):
+    run = directory(tmp_path, rerun=False)
+    run.best.mkdir(parents=True)
+    (run.best / "step-000000010.0f1e2d3c.partial").touch()
+    run.create({"seed": 0})
+    assert not list(run.best.iterdir())

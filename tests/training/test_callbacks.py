@@ -1,0 +1,59 @@
+"""When checkpoints are due, and what is shown of a run's progress."""
+
+import errno
+import io
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from posenc.storage.run_directory import RunDirectory
+from posenc.training.callbacks import Checkpoint, ProgressBar
+
+ROW = {"step": 30, "train_loss": 2.5, "val_loss": 2.25, "tokens_per_s": 1000}
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    """A clock that goes on only where it is told to."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("time.monotonic", lambda: clock.now)
+    return clock
+
+
+def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_path, clock):
+    metrics: Any = SimpleNamespace(just_validated=lambda step: step != 3, check_finite=lambda *_: None, sync=print)
+    signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
+    timer: Any = SimpleNamespace(within=nullcontext)
+    saved: list[int] = []
+    trainer: Any = SimpleNamespace(
+        is_global_zero=True, loggers=[], strategy=SimpleNamespace(broadcast=lambda one: one),
+        save_checkpoint=lambda *_, **__: saved.append(trainer.global_step),
+    )  # fmt: skip
+    checkpoint = Checkpoint(RunDirectory(tmp_path, "smoke", "rope", 0), 60, metrics, signals, timer)
+    for step, seconds in ((1, 59), (2, 60), (3, 130), (4, 131), (5, 190), (6, 191)):
+        clock.now, trainer.global_step = 100 + seconds, step
+        checkpoint.on_train_batch_end(trainer, SimpleNamespace(steps=6))
+    assert saved == [2, 4, 6]
+
+
+def test_the_seconds_left_of_a_resumed_run_are_those_at_the_pace_of_its_own_steps(clock, capsys):
+    bar = ProgressBar("rope, seed 0", 100)
+    bar.on_train_start(SimpleNamespace(global_step=20, is_global_zero=False))  # type: ignore[arg-type]
+    clock.now += 10
+    bar.show({**ROW, "step": 25, "val_loss": 2.5})
+    bar.show(ROW)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("150 s left")
+    assert second == "rope, seed 0: step 30/100  loss 2.500, val 2.250  1,000 tokens/s  70 s left"
+
+
+def test_a_line_that_cannot_be_shown_does_not_stop_the_run(monkeypatch):
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    ProgressBar("rope, seed 0", 100).show(ROW)

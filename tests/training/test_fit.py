@@ -1,0 +1,69 @@
+"""The end of a run: its summary, and what its loggers are told."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.loggers import Logger
+
+from posenc.errors import RunError
+from posenc.training.fit import TrainingRun
+from posenc.training.timer import Timer
+from tests.conftest import train_here
+
+SHORT = ("steps=2", "log_every=1", "eval_every=2", "attention_every=2", "eval_windows=2")
+
+
+class Noted(Logger):
+    """Notes how a run ends; `broken` fails at the end."""
+
+    name, version, wants_best = "noted", "0", False
+
+    def __init__(self, broken: bool = False) -> None:
+        super().__init__()
+        self.broken, self.ends = broken, []  # type: ignore[var-annotated]
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None: ...
+
+    def log_metrics(self, *_: Any, **__: Any) -> None: ...
+
+    def finish(self, _: str, summary: dict[str, Any]) -> None:
+        if self.broken:
+            raise ValueError("its disk is full")
+        self.ends.append(summary["steps"])
+
+    def close(self, failed: bool) -> None:
+        self.ends.append("failed" if failed else "finished")
+
+
+@pytest.mark.parametrize(("broken", "ends"), [(False, [2, "finished"]), (True, [])])
+def test_a_logger_hears_that_the_run_is_finished_and_a_broken_one_does_not_fail_it(
+    broken, ends, tmp_path, monkeypatch, capsys
+):
+    logger = Noted(broken)
+    monkeypatch.setattr("posenc.training.fit.build", lambda *_, **__: [logger])
+    assert (train_here(tmp_path, *SHORT) / "summary.json").exists()
+    assert logger.ends == ends
+    told = "A logger failed at the end of this run: its disk is full\n" if broken else ""
+    assert capsys.readouterr().err == told
+
+
+def test_a_logger_hears_that_the_run_has_failed(tmp_path, monkeypatch):
+    logger = Noted()
+    monkeypatch.setattr("posenc.training.fit.build", lambda *_, **__: [logger])
+    with pytest.raises(RunError, match="is nan at step 2"):
+        train_here(tmp_path, *SHORT, "optim.lr=1e20")
+    assert logger.ends == ["failed"]
+
+
+def test_the_speed_of_a_run_is_that_of_all_its_steps():
+    row = {"tokens": 3000, "seconds": 1.5, "val_loss": 2.0, "tokens_per_s": 50, "mfu": 0.9}
+    run: Any = SimpleNamespace(
+        metrics=SimpleNamespace(row=row, mfu_per_token=1e-4), directory=SimpleNamespace(scheme="rope"),
+        settings=SimpleNamespace(seed=3), trainer=SimpleNamespace(global_step=6, world_size=1, precision="32-true"),
+        parameters=5, device=torch.device("cpu"), timer=Timer(), commit="abc",
+    )  # fmt: skip
+    summary = TrainingRun._summary(run)
+    assert (summary["tokens_per_s"], summary["mfu"]) == (2000, pytest.approx(0.2))
+    assert (summary["seed"], summary["steps"], summary["val_loss"], summary["commit"]) == (3, 6, 2.0, "abc")
