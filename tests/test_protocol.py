@@ -20,6 +20,8 @@ BACKBONE = [block for block in VERDICT if block["what"] == "backbone"]
 LONGEST = [block for block in VERDICT if block["what"].startswith("backbone, ")]
 """Of the backbone too, with the winners of searches of their own."""
 
+T5_LONGEST = [block for block in VERDICT if block["units"] == [64] and any("pos=t5" in arm for arm in block["arms"])]
+
 
 OLDER = "pos=learned pos.scale=0.1 optim.lr=0.0042 attention=linear"
 """An arm that was trained before its search ended."""
@@ -91,7 +93,7 @@ def test_the_trials_of_the_table_are_those_in_the_results():
 
 def test_every_arm_but_one_that_is_named_has_the_chosen_values_in_every_block_of_the_verdict():
     assert "With linear attention `learned` still has the sinusoid's values" in " ".join(RULES.split())
-    older = [block for block in VERDICT if block not in LONGEST]
+    older = [block for block in VERDICT if block not in (*LONGEST, *T5_LONGEST)]
     blocks = [{**block, "arms": {key: arm for key, arm in block["arms"].items() if arm != OLDER}} for block in older]
     assert blocks != older
 
@@ -119,6 +121,8 @@ def test_the_longest_budgets_have_the_values_that_the_rules_name():
         for pos, of_arm in expected[units].items():
             used = planned([block], [pos])
             assert [used["optim.lr"], used[second[pos]]] == [{value} for value in of_arm], (units, pos)
+    (of_t5,) = stated(r"T5 has ([\d.]+) with 64 too")
+    assert planned(T5_LONGEST, ["t5"])["optim.lr"] == {float(of_t5)}
 
 
 def test_the_default_amplitude_is_the_chosen_one():
