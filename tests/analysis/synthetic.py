@@ -71,3 +71,8 @@ def pair(seeds: int = 3, **rope: Any) -> Sweep:
 def panels(made_up: Sweep, baseline: str | None = None) -> tuple[Panel, ...]:
     """The sweep, compared."""
     return compare(made_up, baseline).panels
+
+
+def arm(panel, scheme):
+    """The arm of a scheme in a panel."""
+    return next(one for one in panel.arms if one.scheme == scheme)

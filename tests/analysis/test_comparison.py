@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 
 from posenc.analysis.comparison import compare
-from posenc.analysis.settings import swept_keys
 from posenc.errors import UserError
 from posenc.report import formatting, sentences
-from tests.analysis.synthetic import pair, panels, run, sweep, with_lengths
-
-
-def arm(panel, scheme):
-    return next(arm for arm in panel.arms if arm.scheme == scheme)
+from tests.analysis.synthetic import arm, pair, panels, run, sweep, with_lengths
 
 
 def test_a_scheme_at_twice_the_pace_is_twice_as_fast_at_every_threshold():
@@ -57,45 +52,6 @@ def test_seeds_are_compared_in_pairs():
     assert estimate.interval[0] > 1.2
 
 
-def test_a_second_axis_makes_a_panel_a_value():
-    runs = [
-        run(scheme, 0, setting={"model": model, "model.layers": layers, "model.width": width})
-        for model, layers, width in (("tiny", 4, 128), ("small", 8, 512))
-        for scheme in ("rope", "sinusoidal")
-    ]
-    assert swept_keys(runs) == ["model"]  # and not layers and width, which the choice brings along
-    found = panels(sweep(*runs))
-    assert [panel.setting for panel in found] == [{"model": "small"}, {"model": "tiny"}]
-    assert all({one.scheme for one in panel.arms} == {"rope", "sinusoidal"} for panel in found)
-
-
-def test_a_scheme_without_the_swept_key_is_in_every_panel():
-    runs = [run("rope", 0, setting={"pos.base": base}) for base in (1e4, 5e5)]
-    found = panels(sweep(*runs, run("none", 0)), baseline="none")
-    assert len(found) == 2
-    assert all({one.scheme for one in panel.arms} == {"rope", "none"} for panel in found)
-
-
-def test_keys_that_each_only_one_scheme_has_are_crossed():
-    runs = [run("rope", 0, setting={"pos.base": base}) for base in (5e5, 1e4)]
-    runs += [run("sinusoidal", 0, setting={"pos.scale": scale}) for scale in ("matched", 1.0)]
-    found = panels(sweep(*runs))
-    assert [tuple(panel.setting.values()) for panel in found] == [
-        (1e4, 1.0), (1e4, "matched"), (5e5, 1.0), (5e5, "matched")
-    ]  # fmt: skip
-    assert all(len(panel.arms) == 2 for panel in found)
-
-
-def test_a_swept_key_may_be_a_list():
-    runs = [run("rope", 0, setting={"optim.betas": betas}) for betas in ([0.9, 0.95], [0.9, 0.99])]
-    assert [panel.title for panel in panels(sweep(*runs))] == ["optim.betas=[0.9, 0.95]", "optim.betas=[0.9, 0.99]"]
-
-
-def test_a_grid_that_is_not_full_has_a_panel_for_each_point_there_is():
-    points = [{"model": "tiny", "context": 256}, {"model": "small", "context": 512}, {"model": "small", "context": 256}]
-    assert len(panels(sweep(*(run("rope", 0, setting=point) for point in points)))) == 3
-
-
 def test_learning_rates_that_a_search_chose_make_it_best_against_best():
     found = replace(pair(setting={"optim.lr": 0.01}), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
     (panel,) = panels(found)
@@ -124,12 +80,6 @@ def test_a_scheme_that_cannot_be_compared_sets_no_figure_of_the_others():
     assert panel.extrapolation.lengths == alone.extrapolation.lengths
 
 
-def test_many_keys_that_change_one_at_a_time_have_a_panel_each():
-    keys = {f"data.key{number}": 0 for number in range(24)}
-    runs = [run("rope", 0, setting=keys), *(run("rope", 0, setting={**keys, key: 1}) for key in keys)]
-    assert len(panels(sweep(*runs))) == 25
-
-
 def test_schemes_that_differ_in_the_same_way_share_a_notice():
     strays = [run(scheme, 0, setting={"optim.lr": 0.01}) for scheme in ("rope", "alibi", "t5")]
     (panel,) = panels(sweep(*strays, run("none", 0), run("sinusoidal", 0)))
@@ -142,30 +92,6 @@ def test_a_precision_known_of_one_seed_only_is_known_of_the_scheme():
     runs[0] = replace(runs[0], setting={key: value for key, value in runs[0].setting.items() if key != "precision"})
     (panel,) = panels(sweep(*runs))
     assert any("precision is bf16-mixed, and 32-true" in notice for notice in panel.notices)
-
-
-def test_a_scheme_that_died_early_does_not_cut_the_others_short():
-    dead = [run("none", seed, upto=20, finished=False) for seed in range(3)]
-    (panel,) = panels(sweep(*pair().runs, *dead))
-    assert (panel.budget, panel.provisional) == (300, False)
-    assert arm(panel, "rope").verdict == "faster"
-    assert "none is not compared until one of its runs is finished" in panel.notices
-
-
-def test_a_scheme_that_was_not_treated_alike_does_not_cut_the_others_short():
-    stray = [run("rope", seed, upto=50, setting={"steps": 50}) for seed in range(3)]
-    others = [run(scheme, seed) for scheme in ("none", "sinusoidal") for seed in range(3)]
-    (panel,) = panels(sweep(*stray, *others))
-    assert panel.budget == 300
-    assert {one.scheme for one in panel.rivals} == {"none"}
-
-
-def test_a_stray_scheme_measured_only_after_the_others_ended_is_named_and_not_drawn():
-    late = run("rope", 0, setting={"eval_every": 400})
-    late = replace(late, curve={name: values[-1:] + 100 * (name == "step") for name, values in late.curve.items()})
-    (panel,) = panels(sweep(late, run("none", 0), run("sinusoidal", 0, setting={"eval_every": 10})))
-    assert {one.scheme for one in panel.arms} == {"none", "sinusoidal"}
-    assert any("rope cannot be compared with sinusoidal: eval_every is 400" in notice for notice in panel.notices)
 
 
 def test_of_a_seed_trained_twice_the_newest_finished_run_counts():
@@ -214,22 +140,6 @@ def test_a_scheme_that_is_faster_and_ends_higher_is_faster_to_a_loss_that_both_r
     assert "rope is faster to 2.500, the lowest that both reach, with 1.97" in sentences.verdict(comparison.panels[0])
     headline = sentences.headline(comparison)
     assert headline == "rope needs 1.97 times fewer steps than sinusoidal to their lowest common loss"
-
-
-def test_a_baseline_with_one_value_of_its_own_key_is_in_every_panel_of_it():
-    runs = [run("rope", 0, setting={"pos.base": base}) for base in (10_000, 500_000)]
-    found = panels(sweep(*runs, run("sinusoidal", 0, setting={"pos.base": 10_000})))
-    assert len(found) == 2
-    assert all(len(panel.rivals) == 1 for panel in found)
-
-
-def test_choices_that_change_together_are_all_named():
-    runs = [
-        run(scheme, 0, setting={"batch_size": size, "data": data})
-        for size, data in ((16, "kjv"), (64, "text"))
-        for scheme in ("rope", "sinusoidal")
-    ]
-    assert [panel.title for panel in panels(sweep(*runs))] == ["batch_size=16, data=kjv", "batch_size=64, data=text"]
 
 
 @pytest.mark.parametrize(("key", "value"), [("steps", 600), ("data.path", "other.txt"), ("tokenizer", "bpe")])
@@ -293,44 +203,10 @@ def test_runs_that_share_no_seed_are_not_compared():
     assert "rope and sinusoidal share no seed: no speed-up can be computed" in panel.notices
 
 
-def test_runs_still_going_are_compared_as_far_as_all_have_come():
-    runs = [run("rope", 0, pace=2, upto=120, finished=False), run("sinusoidal", 0, upto=200, finished=False)]
-    (panel,) = panels(sweep(*runs))
-    assert (panel.budget, panel.provisional) == (120, True)
-    assert "rope, seed 0 is not finished: step 120 of 300" in panel.notices
-    assert arm(panel, "rope").thresholds[-1].in_steps.value == pytest.approx(2, rel=0.05)
-    assert "after the first 120 steps" in sentences.verdict(panel)
-
-
-@pytest.mark.parametrize(("upto", "compared"), [(30, False), (40, True)])
-def test_runs_still_going_are_compared_from_four_validations_on(upto, compared):
-    (panel,) = panels(sweep(*(run(scheme, 0, upto=upto, finished=False) for scheme in ("rope", "sinusoidal"))))
-    assert bool(panel.rivals) == compared
-    assert ("fewer than 4 validations so far: no speed-up yet" in panel.notices) != compared
-
-
-def test_a_finished_comparison_has_a_result_however_few_its_validations():
-    (panel,) = panels(sweep(*(run(scheme, 0, upto=30) for scheme in ("rope", "sinusoidal"))))
-    assert panel.rivals
-
-
-def test_a_baseline_that_alone_is_finished_waits_for_the_others():
-    runs = [run("rope", 0, upto=120, finished=False), run("none", 0, upto=200, finished=False), run("sinusoidal", 0)]
-    (panel,) = panels(sweep(*runs))
-    assert (panel.budget, panel.provisional) == (120, True)
-
-
 def test_a_run_that_diverged_counts_in_its_own_setting_alone():
     runs = [run(scheme, 0, setting={"model": model}) for model in ("a", "b") for scheme in ("rope", "sinusoidal")]
     found = panels(replace(sweep(*runs), diverged=(run("rope", 1, setting={"model": "b"}),)))
     assert [arm(panel, "rope").diverged for panel in found] == [0, 1]
-
-
-def test_once_every_scheme_has_a_finished_run_the_others_are_left_out():
-    runs = [run("rope", 1, upto=100, finished=False), run("rope", 0), run("sinusoidal", 0), run("sinusoidal", 1)]
-    (panel,) = panels(sweep(*runs))
-    assert (panel.budget, panel.provisional) == (300, False)
-    assert [one.seed for one in arm(panel, "rope").runs] == [0]
 
 
 def test_seconds_from_two_machines_are_flagged():
@@ -350,34 +226,15 @@ def test_a_baseline_that_lost_runs_does_not_win_by_the_rest():
     assert arm(panels(found)[0], "rope").verdict == "undecided"
 
 
-def test_the_run_with_the_fewest_validations_decides_whether_it_is_too_early():
-    runs = [run(scheme, 0, upto=30, finished=False) for scheme in ("rope", "sinusoidal")]
-    step = np.arange(5.0, 31, 5)
-    curve = {name: np.interp(step, runs[0].curve["step"], of) for name, of in runs[0].curve.items()}
-    assert panels(sweep(replace(runs[0], curve=curve), runs[1]))[0].rivals == ()
-
-
 def test_a_second_machine_of_one_seed_makes_seconds_incomparable():
     runs = [run("rope", 0), run("rope", 1, hardware="slow"), run("sinusoidal", 0), run("sinusoidal", 1)]
     assert not panels(sweep(*runs))[0].one_machine
-
-
-def test_a_scheme_that_cannot_be_compared_is_cut_at_the_budget_too():
-    others = [run(scheme, 0, upto=150, finished=False) for scheme in ("rope", "sinusoidal")]
-    (panel,) = panels(sweep(run("none", 0, setting={"optim.lr": 0.01}), *others))
-    assert [one.last_step for one in arm(panel, "none").runs] == [150]
 
 
 def test_a_scheme_with_one_seed_does_not_deny_the_others_their_verdict():
     runs = [run(scheme, seed) for scheme in ("rope", "sinusoidal") for seed in range(3)]
     (panel,) = panels(sweep(*runs, run("none", 0)))
     assert not any("only: no verdict" in notice for notice in panel.notices)
-
-
-def test_while_the_baseline_is_unfinished_all_are_compared_as_far_as_it_has_come():
-    runs = [run("rope", 0), run("none", 0), run("sinusoidal", 0, upto=200, finished=False)]
-    (panel,) = panels(sweep(*runs))
-    assert (panel.budget, panel.provisional, len(panel.rivals)) == (200, True, 2)
 
 
 def test_a_search_does_not_excuse_another_length():

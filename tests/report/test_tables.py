@@ -8,7 +8,7 @@ import pytest
 from posenc.analysis.comparison import Comparison, compare
 from posenc.report import csv_tables, formatting, tables, terminal
 from posenc.storage.metrics import COLUMNS, METRICS
-from tests.analysis.synthetic import pair, panels, run, sweep, with_lengths
+from tests.analysis.synthetic import arm, pair, panels, run, sweep, with_lengths
 from tests.conftest import ROOT
 
 
@@ -53,7 +53,7 @@ def test_each_cell_of_the_csv_table_is_that_of_its_threshold():
     for one in slow:
         one.curve["seconds"][:] *= 2
     found = replace(sweep(*slow, *(run("sinusoidal", seed) for seed in range(3))), diverged=(run("rope", 3),))
-    rope = arm_of(compare(found).panels[0], "rope")
+    rope = arm(compare(found).panels[0], "rope")
     rows = [row for row in cells_of(found) if row["scheme"] == "rope"]
     for row, at in zip(rows, rope.thresholds, strict=True):
         assert [row[name] for name in ("seeds", "diverged", "pairs", "not_reached")] == ["3", "1", "3", "0"]
@@ -92,7 +92,7 @@ def test_seconds_keep_their_digits():
 def test_a_row_has_the_loss_and_the_bits_and_the_facts_the_time_of_all_runs():
     (panel,) = panels(pair())
     (rope,) = (row for row in tables.losses(panel).rows if row[0] == "rope")
-    own = arm_of(panel, "rope")
+    own = arm(panel, "rope")
     assert rope[3:5] == (formatting.interval(own.loss), formatting.interval(own.bits))
     assert ("Training time", "360 s in total") in {*map(tuple, tables.facts(pair()).rows)}  # six runs of 60 s
     assert formatting.short(12.34) == "12.3"
@@ -120,10 +120,6 @@ def test_how_many_seeds_were_evaluated_at_longer_windows_is_said():
     (panel,) = compare(sweep(*runs), "learned").panels
     assert panel.extrapolation is not None
     assert tables.longer_windows(panel, panel.extrapolation).rows[0][1] == "1 of 2"
-
-
-def arm_of(panel, scheme):
-    return next(arm for arm in panel.arms if arm.scheme == scheme)
 
 
 def cells_of(found):

@@ -80,14 +80,6 @@ def test_a_row_in_which_a_run_was_stopped_has_the_losses_from_before(tmp_path):
     assert resumed.metrics.row["train_loss"] == 4.5
 
 
-@pytest.fixture
-def clock(monkeypatch) -> SimpleNamespace:
-    """A clock that goes on only where it is told to."""
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("time.perf_counter", lambda: clock.now)
-    return clock
-
-
 def test_the_seconds_of_a_row_are_those_of_steps_and_its_speed_is_that_of_its_own(tmp_path, clock):
     run = Run(tmp_path)
     rows = []
