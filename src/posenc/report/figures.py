@@ -22,6 +22,8 @@ from posenc.storage.atomic import atomic_write
 from posenc.storage.metrics import METRICS
 
 DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
+"""matplotlib's line styles, by the dash of a `Look`."""
+
 STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
