@@ -149,7 +149,7 @@ def compare_runs(folders: Sequence[Path], cache: Path, hardware: Hardware) -> It
     """Each finished run in these folders, and the errors at its weights on some of its validation windows."""
     for run in sorted(file.parent for folder in folders for file in folder.rglob("summary.json")):
         trained = load(run)
-        tokens = trained.validation_text(cache)
+        tokens = trained.split(cache, "valid")
         windows = own_windows(trained, tokens)[:WINDOWS, : trained.config["context"] + trained.objective.lookahead]
         batch = trained.objective.inputs_and_targets(
             windows, validation_noise(tokens, windows, trained.objective.noise_per_token)

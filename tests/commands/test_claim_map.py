@@ -174,14 +174,42 @@ def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_
 def test_what_a_run_loses_on_each_block_is_added_once_and_compared_with_rope(folder, tmp_path):
     kept = shutil.copytree(folder / "kept", tmp_path / "kept")
     for _ in range(2):
-        command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", kept, "--paired")
-    losses = {row["pos"]: json.loads(row["losses"]) for row in read_csv(kept / "blocks.csv")}
-    assert len(losses) == len(read_csv(kept / "blocks.csv")) == 2
+        command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", kept, "--paired", "--test")
+    losses, on_test = (
+        {row["pos"]: json.loads(row["losses"]) for row in read_csv(kept / name)} for name in ("blocks.csv", "test.csv")
+    )
+    assert len(losses) == len(read_csv(kept / "blocks.csv")) == len(read_csv(kept / "test.csv")) == 2
     for row in read_csv(kept / "runs.csv"):
         assert fmean(losses[row["pos"]]) == pytest.approx(float(row["val_loss"]), abs=0.05)
+    page = (kept / "README.md").read_text()
     difference = fmean(losses["sinusoidal"]) - fmean(losses["rope"])
-    (row,) = re.findall(r"base 10000 \| lr 0.003, base 10000 \| 40,960 \| 0 \| (\S+)", (kept / "README.md").read_text())
+    (row,) = re.findall(r"base 10000 \| lr 0.003, base 10000 \| 40,960 \| 0 \| (\S+)", page)
     assert float(row) == pytest.approx(difference, abs=1e-4)
+    (row,) = re.findall(r"### The test split.*?\| 1 \| 40,960 \| (\S+) \| (\S+) ", page, re.DOTALL)
+    assert list(map(float, row)) == [pytest.approx(fmean(on_test[pos]), abs=1e-3) for pos in ("sinusoidal", "rope")]
+
+
+def test_the_test_split_is_the_end_of_the_text_and_trials_are_not_evaluated_on_it(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)  # data.path is relative
+    seen = []
+
+    def losses(_, tokens):
+        seen.append(tokens.ids)
+        return [1.0, 2.0]
+
+    monkeypatch.setattr("posenc.evaluation.blocks.block_losses", losses)
+    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
+    main(["runs/claim_map", "--results", str(kept), "--test"])
+    text = (folder / "text.txt").read_bytes()
+    for ids in seen:
+        assert text.endswith(ids.tobytes())
+    plan = yaml.safe_load((kept / "plan.yaml").read_text())
+    trials = tmp_path / "trials"
+    trials.mkdir()
+    (trials / "plan.yaml").write_text(yaml.safe_dump({**plan, "search_seeds": [0]}))
+    main(["runs/claim_map", "--results", str(trials), "--test"])
+    assert len(seen) == 2
+    assert not (trials / "test.csv").exists()
 
 
 @pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])

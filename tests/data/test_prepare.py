@@ -36,12 +36,13 @@ def test_a_vocabulary_is_that_of_the_corpus_and_of_its_training_split_alone(tmp_
         assert tokenizer.fingerprint() == alone.fingerprint()
 
 
-def test_a_split_is_long_enough_for_its_one_window_and_too_short_for_a_longer_one(tmp_path):
+@pytest.mark.parametrize(("split", "name"), [("valid", "validation"), ("test", "test")])
+def test_a_split_is_long_enough_for_its_one_window_and_too_short_for_a_longer_one(tmp_path, split, name):
     corpus = text(tmp_path / "a", "x")
-    size = len(open_split(corpus, Bytes(), tmp_path, "text", "valid"))
-    assert len(open_split(corpus, Bytes(), tmp_path, "text", "valid", size - 1, size)) == size
-    with pytest.raises(UserError, match=f"context={size} is too long .* validation split has only {size} tokens"):
-        open_split(corpus, Bytes(), tmp_path, "text", "valid", size, size + 1)
+    size = len(open_split(corpus, Bytes(), tmp_path, "text", split))
+    assert len(open_split(corpus, Bytes(), tmp_path, "text", split, size - 1, size)) == size
+    with pytest.raises(UserError, match=f"context={size} is too long .* its {name} split has only {size} tokens"):
+        open_split(corpus, Bytes(), tmp_path, "text", split, size, size + 1)
 
 
 def test_the_name_of_a_corpus_leads_out_of_no_cache(tmp_path):

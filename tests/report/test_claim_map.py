@@ -4,13 +4,15 @@ from dataclasses import replace
 
 from posenc.analysis.claim_map import FAMILIES, Point, advantage, backbone_of
 from posenc.analysis.convergence import Estimate
+from posenc.analysis.held_out import held_out
 from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report.claim_map import write_up
 from posenc.report.claim_map_levels import levels
-from posenc.report.claim_map_tables import one_factor, schemes, table
+from posenc.report.claim_map_tables import on_test_split, one_factor, schemes, table
 from posenc.report.spread import spread, spread_of_ratio
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
+from tests.analysis.test_held_out import evaluated
 from tests.conftest import ROOT
 
 
@@ -190,3 +192,13 @@ def test_five_degrees_of_freedom_are_enough_for_a_row():
 def test_trials_count_in_the_spread():
     trials = [replace(run, setting="search context=64", seed=run.seed + 9) for run in backbone()]
     assert spread([*backbone(), *trials])[1] != spread(backbone())[1]
+
+
+def test_n_on_the_test_split_is_beside_that_on_validation():
+    runs = backbone(budgets=(1, 2))
+    rows = [evaluated(run, 0.2 * (run.pos == "sinusoidal")) for run in runs]
+    *_, page = on_test_split(held_out(runs, {}, rows), UNIT)
+    last = re.split(r" \| |\| | \|", page.splitlines()[-1])[1:-1]
+    assert last[0] == "2"
+    assert last[-2:] == ["RoPE needs under 1 unit", "1.60 (1.60 to 1.60), 3 seeds"]
+    assert on_test_split([], UNIT) == []

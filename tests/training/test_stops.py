@@ -48,7 +48,7 @@ def test_a_loaded_model_has_its_intervention_as_the_run_ended(tmp_path):
 def test_the_standard_error_is_that_of_the_mean_over_validation_batches(tmp_path):
     run = train_here(tmp_path, *SHORT, "eval_windows=12")
     trained, summary = load(run), json.loads((run / "summary.json").read_text())
-    windows = validation_windows(trained.validation_text(ROOT / "data" / "cache"), 12, 64 + 1)
+    windows = validation_windows(trained.split(ROOT / "data" / "cache", "valid"), 12, 64 + 1)
     with torch.no_grad():
         losses = [loss(trained.model(part[:, :-1]), part[:, 1:]).item() for part in windows.split(4)]
     assert summary["val_loss"] == pytest.approx(np.mean(losses), rel=1e-5)

@@ -147,7 +147,7 @@ class RemovedHeadRow(RunRow):
 
 @dataclass(frozen=True)
 class BlockRow(RunRow):
-    """A row of blocks.csv: a run's loss on each block of the validation split (`posenc.evaluation.blocks`)."""
+    """A row of blocks.csv or test.csv: a run's loss on each block of a split (`posenc.evaluation.blocks`)."""
 
     losses: Json[Annotated[list[FiniteFloat], MinLen(2)]]
 

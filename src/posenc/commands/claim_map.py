@@ -42,8 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         action="store_true",
         help="also evaluate finished models on the whole validation split, for the errors of differences",
     )
+    parser.add_argument(
+        "--test",
+        action="store_true",
+        help="also evaluate finished models, except those of trials, on the test split",
+    )
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study, finished):
-        from posenc.analysis.results import ShareRow, share_rows
+        from posenc.analysis.results import BACKBONE, ShareRow, share_rows
 
         add_rows(study, finished, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
@@ -53,7 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.heads:
             measure_heads(study, finished, given.cache)
         if given.paired:
-            measure_blocks(study, finished, given.cache)
+            measure_blocks(study, in_default_setting(finished), given.cache, "blocks.csv", "valid")
+        if given.test:
+            final = [(run, result) for run, result in finished if result.setting == BACKBONE]
+            measure_blocks(study, final, given.cache, "test.csv", "test")
         if given.todo is None:
             from posenc.report.claim_map import write
 
@@ -123,15 +131,15 @@ def measure_heads(study: "Study", finished: "Sequence[Finished]", cache: Path) -
     add_evaluations(study, finished, cache, "removed_heads.csv", RemovedHeadRow, measured)
 
 
-def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
-    """Add the loss of each trial and run of the backbone on each block of the validation split to blocks.csv."""
+def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path, name: str, split: str) -> None:
+    """Add the loss of each finished run on each block of a split to a table."""
     from posenc.analysis.results import BlockRow
     from posenc.evaluation.blocks import block_losses
 
     def measured(*of: Any) -> list[tuple[list[float]]]:
         return [([round(loss, 4) for loss in block_losses(*of)],)]
 
-    add_evaluations(study, in_default_setting(finished), cache, "blocks.csv", BlockRow, measured)
+    add_evaluations(study, finished, cache, name, BlockRow, measured, split)
 
 
 if __name__ == "__main__":

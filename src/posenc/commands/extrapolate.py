@@ -90,7 +90,7 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
     trained = load(directory)
     if not trained.objective.likelihood:
         raise UserError("bits per byte are not defined for a masked model, which has no likelihood of every byte")
-    tokens = trained.validation_text(cache)
+    tokens = trained.split(cache, "valid")
     trained.model.to(best_device())
     loss, expected = own_validation_loss(trained, tokens), float(run.summary["val_loss"])
     if not abs(loss - expected) <= TOLERANCE:

@@ -93,12 +93,14 @@ def add_evaluations(
     name: str,
     kind: "type[RunRow]",
     evaluate: "Callable[[Trained, Tokens], Iterable[tuple[Any, ...]]]",
+    split: str = "valid",
 ) -> None:
     """Add what is measured on the model of each finished run to a table.
 
     Args:
-        evaluate: from a model and its validation text to rows, without the columns that identify the run; losses are
+        evaluate: from a model and a split of its text to rows, without the columns that identify the run; losses are
             rounded to 5 digits.
+        split: the split's name.
     """
     from posenc.evaluation.load import load
     from posenc.storage.resource_errors import resource_errors
@@ -107,7 +109,7 @@ def add_evaluations(
         try:
             with resource_errors():
                 trained = load(Path(run.source))
-                found = evaluate(trained, trained.validation_text(cache))
+                found = evaluate(trained, trained.split(cache, split))
                 rows = [kind(*result.key, *map(_rounded, values)) for values in found]
             if undefined := {column for row in rows for column, value in vars(row).items() if value != value}:
                 raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN")

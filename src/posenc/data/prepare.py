@@ -12,7 +12,7 @@ from posenc.data.corpora import Corpus, digest
 from posenc.data.tokenizers import Tokenizer, smallest_dtype
 from posenc.errors import UserError
 
-SPLIT_NAMES = {"train": "training", "valid": "validation"}
+SPLIT_NAMES = {"train": "training", "valid": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The loss of a trained model on the whole validation split, block by block."""
+"""The loss of a trained model on a whole split, block by block."""
 
 import torch
 
@@ -17,16 +17,16 @@ error of a difference over single windows is less than half of that over blocks 
 def block_losses(trained: Trained, tokens: Tokens) -> list[float]:
     """Mean loss of each of BLOCKS blocks of consecutive windows, nats per token, in the precision of training.
 
-    The windows do not overlap, and are all that fit into the split.
+    The windows do not overlap, and are all that fit into the text.
 
     Raises:
-        UserError: if the model is not causal, or the split has fewer windows than blocks.
+        UserError: if the model is not causal, or the text has fewer windows than blocks.
     """
     trained.require_causal("without random masks")
     window = trained.config["context"] + trained.objective.lookahead
     count = len(tokens) // window
     if count < BLOCKS:
-        raise UserError(f"its validation split has {count} windows, fewer than {BLOCKS}")
+        raise UserError(f"its text has {count} windows, fewer than {BLOCKS}")
     windows = validation_windows(tokens, count, window)
     with torch.autocast("cpu", torch.bfloat16, enabled=trained.config.get("precision") == "bf16-mixed"):
         losses = torch.cat([nats.mean(1) for nats, _ in token_losses(trained, windows)])

@@ -1,4 +1,4 @@
-"""Loads a run: the model of its last checkpoint, and its validation text."""
+"""Loads a run: the model of its last checkpoint, and its text."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,11 +33,12 @@ class Trained:
         if not self.objective.causal:
             raise UserError(f"only causal models can be evaluated {how}")
 
-    def validation_text(self, cache: Path) -> "Tokens":
-        """The tokens of the validation split of the run's text.
+    def split(self, cache: Path, name: str) -> "Tokens":
+        """The tokens of one split of the run's text.
 
         Args:
             cache: the user's; the run's configuration, which names another, may be untrusted.
+            name: train, valid or test.
 
         Raises:
             UserError: if the text cannot be read, or has changed.
@@ -50,7 +51,7 @@ class Trained:
         corpus = build(self.config, "data")
         if corpus.fingerprint() != self.config.get("text"):
             raise UserError("its text has changed since it was trained")
-        return open_split(corpus, self.tokenizer, cache, str(self.config["choices"].get("data")), "valid")
+        return open_split(corpus, self.tokenizer, cache, str(self.config["choices"].get("data")), name)
 
 
 def newest_run(paths: Sequence[Path]) -> Path:

@@ -17,9 +17,11 @@ from posenc.analysis.claim_map import (
     growth,
     trend,
 )
+from posenc.analysis.held_out import held_out
 from posenc.analysis.results import (
     BACKBONE,
     SEARCH,
+    BlockRow,
     CopyingRow,
     CurveRow,
     DistanceRow,
@@ -34,7 +36,7 @@ from posenc.report.claim_map_curves import differences
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
 from posenc.report.claim_map_reversals import reversed_order
-from posenc.report.claim_map_tables import one_factor, schemes, table
+from posenc.report.claim_map_tables import on_test_split, one_factor, schemes, table
 from posenc.report.copying import copying, distances, removed_heads
 from posenc.report.position_shares import position_shares
 from posenc.report.spread import spread, spread_of_ratio
@@ -58,6 +60,7 @@ Learning rates differ, so a part of a difference within the runs is one of sched
 def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
+    of_test = read_rows(study.folder / "test.csv", BlockRow)
     copied = read_rows(study.folder / "copying.csv", CopyingRow)
     apart = read_rows(study.folder / "distances.csv", DistanceRow)
     removed = read_rows(study.folder / "removed_heads.csv", RemovedHeadRow)
@@ -67,6 +70,8 @@ def write(study: Study) -> Path:
         text += [f"## {study.title(corpus)}", *_backbone(study, corpus, backbone, alternatives, unit)]
         for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
+        tested = [row for row in of_test if row.corpus == corpus]
+        text += on_test_split(held_out(backbone, alternatives, tested), unit)
         text += validation_error(study.folder / "blocks.csv", corpus, backbone, alternatives)
         text += copying([row for row in copied if row.corpus == corpus])
         text += distances([row for row in apart if row.corpus == corpus])

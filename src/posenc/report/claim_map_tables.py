@@ -1,4 +1,4 @@
-"""The tables of the claim map: by budget, by setting, and of every scheme."""
+"""The tables of the claim map: by budget, on the test split, by setting, and of every scheme."""
 
 import math
 import statistics
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from posenc.analysis.claim_map import ARM, FAMILIES, Point, advantage
 from posenc.analysis.convergence import mean
+from posenc.analysis.held_out import HeldOut
 from posenc.analysis.results import Result
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
@@ -21,6 +22,19 @@ def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
     rows = [(f"{point.tokens / unit:g}", *_cells(point, unit)) for point in points]
     return markdown(Table("", ("units", *HEAD), rows))
+
+
+def on_test_split(points: Sequence[HeldOut], unit: int) -> list[str]:
+    """The paragraphs on the budgets with runs that were evaluated on the test split, a row each, in Markdown."""
+    rows = [(f"{on.test.tokens / unit:g}", *_cells(on.test, unit), ratio(on.validation, unit)) for on in points]
+    if not rows:
+        return []
+    return [
+        "### The test split",
+        "N on the losses of finished models on the whole test split, on which nothing was chosen. The last column has "
+        "N of the same runs on the windows of the last validation in training, as in the other tables.",
+        markdown(Table("", ("units", *HEAD, "on validation"), rows)),
+    ]
 
 
 def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]:
