@@ -2,9 +2,10 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 
+import pytest
 from scipy import stats
 
 from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, RemovedHeadRow, Result
@@ -13,6 +14,7 @@ from posenc.storage.csv_files import read_rows
 from tests.claim_map_pages import CLAIMS, COPYING, CORPUS, FOLDER, LONGEST, README, STUDY, found, listed
 
 SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
+COPIED = read_rows(FOLDER / "copying.csv", CopyingRow)
 
 
 def paired(tokens: int = LONGEST) -> Sequence[Difference]:
@@ -30,15 +32,6 @@ def whole(one: Difference) -> dict[int, float]:
     return {own.seed: mean(rows[arm.key]) - mean(rows[own.key]) for own, arm in one.pairs}
 
 
-def lead(one: Difference) -> str:
-    return listed(whole(one).values(), 3)
-
-
-def in_training(one: Difference) -> str:
-    """The baseline's lead at the last validation, by seed."""
-    return listed((arm.val_loss - own.val_loss for own, arm in one.pairs), 3)
-
-
 def leads(seeds: Sequence[int], tokens: int = LONGEST) -> list[float]:
     """Of the sinusoid over RoPE, each at its best learning rate there, at the last validation, by seed."""
     backbone, alternatives = found(CORPUS)
@@ -47,89 +40,95 @@ def leads(seeds: Sequence[int], tokens: int = LONGEST) -> list[float]:
     return [of["rope", seed] - of["sinusoidal", seed] for seed in seeds]
 
 
-def over_seeds(values: Sequence[float]) -> tuple[float, float]:
+def interval(values: Sequence[float]) -> str:
     """The 95 % interval of their mean."""
     margin = stats.t.ppf(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return mean(values) - margin, mean(values) + margin
+    return f"{mean(values) - margin:.3f} to {mean(values) + margin:.3f}"
 
 
-def in_cells(rows: Sequence[CopyingRow]) -> str:
+def p_of(values: Sequence[float]) -> float:
+    return float(stats.ttest_1samp(values, 0).pvalue)
+
+
+def cells(values: Iterable[float], form: str) -> str:
+    """By seed, as in a table."""
+    return ", ".join(format(value, form) for value in values)
+
+
+def copied(rows: Iterable[CopyingRow | RemovedHeadRow]) -> str:
     """Second minus first occurrence, by seed, as in a table."""
-    return ", ".join(f"{row.second - row.first:.2f}" for row in rows)
+    return cells((row.second - row.first for row in rows), ".2f")
 
 
-def test_the_lead_of_the_sinusoid_has_its_interval_over_seeds():
-    first = leads(SEEDS)
-    low, high = over_seeds(first)
-    interval = f"{low:.3f} to {high:.3f}"
-    assert f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval})" in README
-    assert f"lower than RoPE at 0.003 by {listed(first, 3)} nats (seeds 0, 1 and 2;" in COPYING
-    p = stats.ttest_1samp(first, 0).pvalue
-    assert f"in the mean by {mean(first):.3f} ({interval}; p = {p:.3f})" in COPYING
-    assert low < 0
+def at_its_best(tokens: int) -> Difference:
+    """On the whole validation split, with RoPE at the rate of the table of leads."""
+    (one,) = (one for one in paired(tokens) if one.pairs[0][1].lr == {LONGEST: 0.003, 2 * LONGEST: 0.0015}[tokens])
+    return one
 
 
-def test_the_replication_of_that_lead_has_an_interval_of_its_own():
-    again = leads(REPLICATION)
-    interval = "{:.3f} to {:.3f}".format(*over_seeds(again))
-    p = stats.ttest_1samp(again, 0).pvalue
-    replication = "in a [replication](docs/copying.md#the-order-of-the-arms) with three new seeds by"
-    assert f"{replication} {mean(again):.3f} ({interval})" in README
-    corrected = f"or {2 * p:.3f} corrected for the two tests of this order at this budget, {3 * p:.3f} for all three"
-    test = f"{interval}; p = {p:.3f}, {corrected}"
-    assert f"gives leads of {listed(again, 3)}, {mean(again):.3f} in the mean ({test})" in COPYING
-    assert f"by {mean(again):.3f}, {interval}, in a replication" in CLAIMS
-    together = leads([*SEEDS, *REPLICATION])
-    low, high = over_seeds(together)
-    assert f"Over all six seeds it is {mean(together):.3f} ({low:.3f} to {high:.3f}" in COPYING
-    assert f"over all six by {mean(together):.3f} ({low:.3f} to {high:.3f}; exploratory)" in README
+@pytest.mark.parametrize(
+    ("name", "seeds", "tokens"),
+    [
+        ("78.6M", SEEDS, LONGEST),
+        ("78.6M, replication", REPLICATION, LONGEST),
+        ("157M", SEEDS, 2 * LONGEST),
+    ],
+)
+def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, seeds, tokens):
+    values, everywhere = leads(seeds, tokens), whole(at_its_best(tokens))
+    measured = ", ".join(f"{everywhere[seed]:.3f}" if seed in everywhere else "not measured" for seed in seeds)
+    average = f"{mean(values):.3f} ({interval(values)})"
+    tests = f"{p_of(values):.3f} | {3 * p_of(values):.3f}"
+    by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f')}"
+    assert f"| {name} | {by_seed} | {average} | {tests} | {measured} |" in COPYING
+    assert min(values) > 0
+    assert 3 * p_of(values) > 0.05  # "none of three tests ... is significant after correction"
 
 
-def test_the_lead_with_twice_the_tokens_has_an_interval_of_its_own():
-    longer = leads(SEEDS, 2 * LONGEST)
-    again = leads(REPLICATION)
-    assert min(*leads(SEEDS), *again, *longer) > 0
+def test_the_leads_are_in_readme_and_beside_the_published_claims():
+    first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
     tests = "none of three tests of this, of which one was announced before its runs, is significant after correction"
     assert f"in all nine pairs of runs (six seeds); {tests}" in README
-    interval = "{:.3f} to {:.3f}".format(*over_seeds(longer))
-    p, before = (stats.ttest_1samp(of_test, 0).pvalue for of_test in (longer, again))
     assert (
-        f"after 157M by {mean(longer):.3f} ({interval}; p = {p:.3f}, corrected for the three tests {3 * p:.3f})"
-        in README
+        f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})" in README
     )
-    ends = f"ends lower by {listed(longer, 3)} nats, in the mean by {mean(longer):.3f} ({interval};"
-    assert f"{ends} p = {p:.3f}, or {3 * p:.3f} corrected" in COPYING
-    assert f"after 157M with each of three (by {mean(longer):.3f}, {interval})" in CLAIMS
-    assert 3 * min(p, before, stats.ttest_1samp(leads(SEEDS), 0).pvalue) > 0.05
+    replication = "in a [replication](docs/copying.md#the-order-of-the-arms) with three new seeds by"
+    assert f"{replication} {mean(again):.3f} ({interval(again)})" in README
+    assert f"over all six by {mean([*first, *again]):.3f} ({interval([*first, *again])}; exploratory)" in README
+    corrected = f"p = {p_of(longer):.3f}, corrected for the three tests {3 * p_of(longer):.3f}"
+    assert f"after 157M by {mean(longer):.3f} ({interval(longer)}; {corrected})" in README
+    assert f"by {mean(again):.3f}, {interval(again)}, in a replication" in CLAIMS
+    assert f"after 157M with each of three (by {mean(longer):.3f}, {interval(longer)})" in CLAIMS
+
+
+def test_what_was_not_planned_of_these_tests_is_stated():
+    first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
+    together = [*first, *again]
+    assert f"Over all six seeds of 78.6M the mean is {mean(together):.3f} ({interval(together)})" in COPYING
+    assert f"corrected for the two tests of 78.6M, is {2 * p_of(again):.3f}." in COPYING
+    everywhere = whole(at_its_best(LONGEST))
+    replicated = [everywhere[seed] for seed in REPLICATION]
+    assert f"the mean is {mean(replicated):.3f} for the replication ({interval(replicated)})" in COPYING
+    twice = [*whole(at_its_best(2 * LONGEST)).values()]
+    tests = f"p = {p_of(twice):.3f}, or {6 * p_of(twice):.3f} corrected for three tests on two measures"
+    assert f"{mean(twice):.3f} with 157M ({interval(twice)}; {tests})" in COPYING
+    assert {f"{one.se:.3f}" for one in (*paired(), *paired(2 * LONGEST))} == {"0.001"}
     of_trials = [run for run in STUDY.on(CORPUS) if (run.tokens, run.seed) == (2 * LONGEST, 100)]
     losses = {(run.pos, run.lr, run.scale, run.base): run.val_loss for run in of_trials}
     fourth = losses["rope", 0.0015, "", "10000"] - losses["sinusoidal", 0.003, "0.1", "10000"]
+    pairs = [*longer, fourth]
     assert f"With the seed of the trials, 100, RoPE ends {-fourth:.3f} lower at the same two settings" in COPYING
+    assert f"as a fourth pair the mean is {mean(pairs):.3f} ({interval(pairs)})" in COPYING
     assert f"With the seed used for tuning RoPE copies a little and ends {-fourth:.3f} lower there" in README
-    low, high = over_seeds([*longer, fourth])
-    assert f"as a fourth pair the mean is {mean([*longer, fourth]):.3f} ({low:.3f} to {high:.3f})" in COPYING
-    assert f"with this pair the mean is {mean([*longer, fourth]):.3f} ({low:.3f} to {high:.3f})" in README
-
-    (one,) = (one for one in paired(2 * LONGEST) if one.pairs[0][1].lr == 0.0015)
-    low, high = over_seeds([*whole(one).values()])
-    assert f"{lead(one)} on the [whole validation split]" in COPYING
-    p = stats.ttest_1samp([*whole(one).values()], 0).pvalue
-    corrected = f"p = {p:.3f}, or {6 * p:.3f} corrected for three tests on two measures"
-    exploratory = f"mean {-one.value:.3f}, {low:.3f} to {high:.3f}; {corrected}"
-    assert f"({exploratory}; standard error over the text {one.se:.3f})" in COPYING
+    assert f"with this pair the mean is {mean(pairs):.3f} ({interval(pairs)})" in README
 
 
-def test_the_lead_of_the_sinusoid_is_that_on_the_whole_validation_split():
-    searched, halved = sorted(paired(), key=lambda one: -one.pairs[0][1].lr)
-    assert [own.seed for own, _ in searched.pairs] == [*SEEDS]
-    assert halved.pairs[0][1].lr == searched.pairs[0][1].lr / 2
-    assert all(f"{one.se:.3f}" == "0.001" for one in (searched, halved))
-    assert f"{in_training(searched)} below RoPE at 0.006 ({lead(searched)} on the whole split)" in COPYING
-    seeds = listed((own.seed for own, _ in halved.pairs), 0)
-    assert f"The lead is {lead(halved)} with seeds {seeds} on the [whole validation split]" in COPYING
-    again = [whole(halved)[seed] for seed in REPLICATION]
-    low, high = over_seeds(again)
-    assert f"there the replication has a mean of {mean(again):.3f} ({low:.3f} to {high:.3f})" in COPYING
+def test_the_lead_over_rope_at_its_rate_of_shorter_runs_is_stated():
+    (one,) = (one for one in paired() if one.pairs[0][1].lr == 0.006)
+    assert [own.seed for own, _ in one.pairs] == [*SEEDS]
+    in_training = listed((arm.val_loss - own.val_loss for own, arm in one.pairs), 3)
+    everywhere = f"({listed(whole(one).values(), 3)} on the whole split)"
+    assert f"the sinusoid ends {in_training} below RoPE at 0.006 {everywhere}" in COPYING
 
 
 def test_at_equal_learning_rates_the_lead_and_the_sd_over_seeds_are_stated():
@@ -142,26 +141,54 @@ def test_at_equal_learning_rates_the_lead_and_the_sd_over_seeds_are_stated():
     assert re.search(stated, COPYING)
 
 
-def test_what_is_copied_and_the_lead_without_the_context_are_stated():
-    rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens == LONGEST]
-    of = {(row.pos, row.lr, row.seed): row for row in rows}
-    sinusoids = [of["sinusoidal", 0.0042, seed] for seed in (*SEEDS, *REPLICATION)]
-    ropes = [of["rope", 0.003, seed] for seed in (*SEEDS, *REPLICATION)]
-    for three in sinusoids[:3], sinusoids[3:]:
-        assert f"| {in_cells(three)} |" in COPYING
-    pairs = list(zip(ropes, sinusoids, strict=True))
-    assert f"leads RoPE at 0.003 by {listed((rope.own - sinusoid.own for rope, sinusoid in pairs), 3)} nats" in COPYING
-    assert f"is {listed((sinusoid.foreign - rope.foreign for rope, sinusoid in pairs), 3)} behind" in COPYING
-    gaps = [(sinusoid.new - rope.new, rope.seen - sinusoid.seen) for rope, sinusoid in pairs]
-    novel, repeated = (listed(of_seeds, 3) for of_seeds in zip(*gaps, strict=True))
-    assert f"ends {novel} below the sinusoid (seeds 0 to 5), in repeated ones {repeated} above it" in COPYING
-    copied, ahead = [row.first - row.second for row in sinusoids], leads([*SEEDS, *REPLICATION])
-    of_least = [sorted(range(6), key=values.__getitem__)[:2] for values in (copied, ahead)]
+def of_arms(tokens: int, seeds: Sequence[int]) -> list[tuple[CopyingRow, CopyingRow]]:
+    """What the sinusoid and RoPE of each seed copy, each at its best learning rate."""
+    rows = {(row.pos, row.lr, row.scale, row.base, row.seed, row.tokens): row for row in COPIED}
+    sinusoid, rope = {
+        LONGEST: (("sinusoidal", 0.0042, "0.1", "10000"), ("rope", 0.003, "", "1000")),
+        2 * LONGEST: (("sinusoidal", 0.003, "0.1", "10000"), ("rope", 0.0015, "", "10000")),
+    }[tokens]
+    return [(rows[*sinusoid, seed, tokens], rows[*rope, seed, tokens]) for seed in seeds]
+
+
+def test_what_the_sinusoid_copies_is_stated_and_goes_with_its_lead():
+    for tokens, seeds in ((LONGEST, SEEDS), (LONGEST, REPLICATION), (2 * LONGEST, SEEDS)):
+        assert f"| {copied(sinusoid for sinusoid, _ in of_arms(tokens, seeds))} |" in COPYING
+    six = [*SEEDS, *REPLICATION]
+    gains = [sinusoid.first - sinusoid.second for sinusoid, _ in of_arms(LONGEST, six)]
+    of_least = [sorted(six, key=values.__getitem__)[:2] for values in (gains, leads(six))]
     assert set(of_least[0]) == set(of_least[1])  # "The two of the six seeds that copy least have the smallest leads"
 
 
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [
+        ("new", "in novel contexts"),
+        ("seen", "in repeated contexts"),
+        ("own", "in the last quarter of the window"),
+        ("foreign", "there, without the text more than 32 bytes before it"),
+    ],
+)
+def test_where_the_lead_is_is_stated_seed_by_seed(column, name):
+    by_budget = [
+        cells((getattr(sinusoid, column) - getattr(rope, column) for sinusoid, rope in of_arms(tokens, seeds)), "+.3f")
+        for tokens, seeds in ((LONGEST, [*SEEDS, *REPLICATION]), (2 * LONGEST, SEEDS))
+    ]
+    assert f"| {name} | {' | '.join(by_budget)} |" in COPYING
+
+
+def test_rope_where_it_copies_most_ends_below_the_sinusoid_of_that_seed():
+    rows = [row for row in COPIED if (row.pos, row.tokens) == ("rope", 2 * LONGEST)]
+    most = max(rows, key=lambda row: row.first - row.second)
+    ends = [run for run in STUDY.on(CORPUS) if run.tokens == 2 * LONGEST]
+    (lowest,) = (run.val_loss for run in ends if run.key == most.key)
+    trial = min(run.val_loss for run in ends if (run.pos, run.seed) == ("sinusoidal", most.seed))
+    assert lowest < trial
+    assert f"Where it copies most, it ends below the sinusoid's best trial of that seed ({trial:.3f})" in COPYING
+
+
 def test_what_both_arms_copy_in_the_longer_runs_is_in_readme():
-    rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens in (LONGEST, 2 * LONGEST)]
+    rows = [row for row in COPIED if row.tokens in (LONGEST, 2 * LONGEST)]
     at_their_best = {LONGEST: {"sinusoidal": 0.0042, "rope": 0.003}, 2 * LONGEST: {"sinusoidal": 0.003, "rope": 0.0015}}
     in_pairs = [row for row in rows if row.seed < 100 and at_their_best[row.tokens].get(row.pos) == row.lr]
     assert len(in_pairs) == 2 * len([*SEEDS, *REPLICATION, *SEEDS]) == 18
@@ -173,48 +200,15 @@ def test_what_both_arms_copy_in_the_longer_runs_is_in_readme():
     assert f"RoPE's {min(rotated):.2f} to {max(rotated):.2f} {most}" in README
 
 
-def test_what_is_copied_with_twice_the_tokens_is_stated():
-    rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if row.tokens == 2 * LONGEST]
-    of = {(row.pos, row.lr, row.seed): row for row in rows if row.scale in ("", "0.1")}
-    sinusoids, verdict = ([of[*arm, seed] for seed in SEEDS] for arm in (("sinusoidal", 0.003), ("rope", 0.0015)))
-    ropes = [row for row in rows if row.pos == "rope"]
-    assert f"| {in_cells(sinusoids)} |" in COPYING
-    ends = [run for run in STUDY.on(CORPUS) if run.tokens == 2 * LONGEST]
-    most = max(ropes, key=lambda row: row.first - row.second)
-    (lowest,) = (run.val_loss for run in ends if run.key == most.key)
-    assert lowest < min(run.val_loss for run in ends if (run.pos, run.seed) == ("sinusoidal", most.seed))
-    pairs = list(zip(verdict, sinusoids, strict=True))
-    novel, repeated, own, foreign = (
-        listed(values, 3)
-        for values in zip(
-            *(
-                (sine.new - rope.new, rope.seen - sine.seen, rope.own - sine.own, sine.foreign - rope.foreign)
-                for rope, sine in pairs
-            ),
-            strict=True,
-        )
-    )
-    assert f"is {novel} below the sinusoid (seeds 0, 1 and 2), in repeated ones {repeated} above it" in COPYING
-    assert (
-        f"the sinusoid leads by {own}; without the text more than 32 bytes before that quarter it is {foreign}"
-        in COPYING
-    )
-
-
 def test_what_is_copied_with_bpe_tokens_is_stated():
-    rows = [row for row in read_rows(FOLDER / "copying.csv", CopyingRow) if "tokenizer=bpe" in row.setting]
+    rows = [row for row in COPIED if "tokenizer=bpe" in row.setting]
     ropes, sinusoids = ([row for row in rows if row.pos == pos] for pos in ("rope", "sinusoidal"))
-    both = [" and ".join(f"{row.second - row.first:.2f}" for row in of_arm) for of_arm in (sinusoids, ropes)]
-    assert f"second minus first is {both[0]} nats per token with the sinusoid and {both[1]} with RoPE" in COPYING
     of_bpe = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (rows[0].setting, rows[0].tokens)]
     ends = {(run.pos, run.seed): run.val_loss for run in of_bpe}
-    below = listed((ends["sinusoidal", row.seed] - ends["rope", row.seed] for row in ropes), 3)
-    pairs = list(zip(ropes, sinusoids, strict=True))
-    novel, repeated = (
-        listed(gaps, 3) for gaps in zip(*((two.new - one.new, one.seen - two.seen) for one, two in pairs), strict=True)
-    )
-    gaps = f"{novel} below in novel contexts and {repeated} above in repeated ones"
-    assert f"RoPE ends {below} below, {gaps}" in COPYING
+    for rope, sinusoid in zip(ropes, sinusoids, strict=True):
+        gaps = (ends["rope", rope.seed] - ends["sinusoidal", rope.seed], rope.new - sinusoid.new)
+        differences = " | ".join(f"{gap:+.3f}" for gap in (*gaps, rope.seen - sinusoid.seen))
+        assert f"| {rope.seed} | {copied([sinusoid])} | {copied([rope])} | {differences} |" in COPYING
     rope, sinusoid = ropes[0], sinusoids[0]
     apart = {(row.pos, row.distance): row.val_loss for row in read_rows(FOLDER / "distances.csv", DistanceRow)
              if row.key in (rope.key, sinusoid.key)}  # fmt: skip
@@ -256,7 +250,7 @@ def test_what_fewer_rotated_channels_change_is_stated():
     assert max(run.val_loss for run in hybrids) < min(run.val_loss for run in sinusoids)
     ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
     assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
-    gains = {row.key: row.first - row.second for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
+    gains = {row.key: row.first - row.second for row in COPIED}
     partials = sorted((run for run in runs if run.pos == "rope_partial"), key=lambda run: run.seed)
     late = [run for run in partials if gains[run.key] < 0.1]
     copying = [run for run in runs if run.pos in ("nope_hybrid", "rope_partial") and gains[run.key] > 0.2]
@@ -269,7 +263,7 @@ def test_what_fewer_rotated_channels_change_is_stated():
     ropes = {0: controls[0], 1: controls[1], 100: control}
     stated = f"not copy, and ends {below(late, [ropes[run.seed] for run in late])} below RoPE of the same seed"
     assert stated in COPYING
-    novel = {row.key: row.new for row in read_rows(FOLDER / "copying.csv", CopyingRow)}
+    novel = {row.key: row.new for row in COPIED}
     gaps = listed((novel[ropes[run.seed].key] - novel[run.key] for run in partials), 3)
     seeds = listed((run.seed for run in partials), 0)
     assert f"In novel contexts it is {gaps} below RoPE (seeds {seeds})" in COPYING
@@ -278,50 +272,36 @@ def test_what_fewer_rotated_channels_change_is_stated():
     assert min(runs, key=lambda run: run.val_loss) == partial  # "the lowest of all runs"
 
 
-def test_the_one_head_that_copies_is_stated():
+def test_the_one_head_on_which_copying_depends_is_stated_for_every_model_of_bytes_that_copies():
     rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
-    whole, without = [], []
-    for pos, seed in ("nope_hybrid", 0), ("nope_hybrid", 1), ("nope_hybrid", 100), ("rope_partial", 100):
-        all_heads, *heads = [row for row in rows if (row.pos, row.seed) == (pos, seed)]
-        gained, *others = sorted((row.first - row.second, row.layer) for row in heads)
-        assert gained[1] == 4
-        assert all(gain > 0.195 for gain, _ in others)  # "Without any one head ... each model still copies"
-        whole.append(all_heads.first - all_heads.second)
-        without.append(gained[0])
-    assert f"{-max(without):.2f} and {min(without):.2f}" == "-0.02 and 0.00"
-    assert f"goes from {listed((-gain for gain in whole), 2)} to between -0.02 and 0.00" in COPYING
+    copying = [row for row in rows if row.layer == 0 and row.first - row.second > 0.1 and "bpe" not in row.setting]
+    assert len(copying) == 8
+    rises = []
+    for whole in copying:
+        heads = [row for row in rows if row.key == whole.key and row.layer and row.first - whole.first < 0.5]
+        one, other, *_ = sorted(heads, key=lambda row: row.first - row.second)
+        assert one.layer > 2
+        gains = [copied([row]).replace("-0.00", "0.00") for row in (whole, one, other)]
+        figures = [*gains[:2], one.layer, gains[2], f"{whole.seen:.3f}", f"{one.seen:.3f}"]
+        figures += [f"{whole.new:.3f}", f"{one.new:.3f}"]
+        assert f"M | {whole.seed} | {' | '.join(map(str, figures))} |" in COPYING
+        rises.append((one.seen - whole.seen, one.new - whole.new))
+    (least, most), (low, high) = ((min(of_text), max(of_text)) for of_text in zip(*rises, strict=True))
+    assert f"the loss in repeated contexts rises by {least:.2f} to {most:.2f}, to that of models" in COPYING
+    assert f"in novel contexts it rises by {low:.2f} to {high:.2f}." in COPYING
+    broken = [row for row in rows if row.layer and "bpe" not in row.setting]
+    first = {whole.key: whole.first for whole in copying}
+    assert {row.layer for row in broken if row.key in first and row.first - first[row.key] >= 0.5} == {1}
 
 
-def test_the_one_head_that_copies_a_little_is_stated():
-    rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
-    whole, *heads = [row for row in rows if (row.pos, row.seed) == ("rope_partial", 1)]
-    least, second, *_ = sorted(heads, key=lambda row: row.first - row.second)
-    assert least.layer == 4
-    goes = f"from {whole.second - whole.first:.2f} to {least.second - least.first:.2f}"
-    stated = f"one head of the last layer too: {goes}; without any other head it is"
-    assert f"{stated} {second.second - second.first:.2f} at the least" in COPYING
-    copied = {row.key for row in rows if row.layer == 0 and row.first - row.second > 0.1 and "bpe" not in row.setting}
-    assert len(copied) == 8
-    assert "So in each of the eight models of bytes that copy and were measured, one of them only a little," in COPYING
-
-
-def test_the_one_head_that_copies_with_the_sinusoid_is_stated():
-    rows = [row for row in read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow) if row.tokens == LONGEST]
-    rows = [row for row in rows if row.pos == "sinusoidal"]
-    whole, *heads = [row for row in rows if row.seed == 100]
-    all_heads, *others = [row for row in rows if row.seed == 2]
-    broken, last, other, *_ = sorted(others, key=lambda row: row.first - row.second)
-    assert (broken.layer, last.layer) == (1, 4)
-    goes = f"{all_heads.second - all_heads.first:.2f} to {abs(last.second - last.first):.2f}"
-    rest = f"it is {other.second - other.first:.2f} at the least, but for one head of the first layer"
-    assert f"With seed 2 it is a head of the last layer: {goes}; without any other {rest}" in COPYING
-    assert f"without which the loss at the first occurrence is {broken.first:.1f}" in COPYING
-    least, second, third, *_ = sorted(heads, key=lambda row: row.first - row.second)
-    assert (least.layer, second.layer) == (3, 1)
-    goes = f"{whole.second - whole.first:.2f} to {abs(least.second - least.first):.2f}"
-    rises = f"rises by {least.seen - whole.seen:.2f}, to {least.seen:.3f}, and that in novel ones by"
-    novel = f"{least.new - whole.new:.2f}"
-    assert f"second minus first goes from {goes}, the loss in repeated contexts {rises} {novel}." in COPYING
-    raised = f"also raises the loss at the first occurrence by {second.first - whole.first:.1f}"
-    first_layer = f"for a head of the first layer that {raised}, and {third.second - third.first:.2f} for the others"
-    assert f"it is {second.second - second.first:.2f} at the least, {first_layer}" in COPYING
+def test_the_heads_on_which_copying_depends_with_bpe_tokens_are_stated():
+    rows = [row for row in read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow) if "bpe" in row.setting]
+    whole, *heads = [row for row in rows if row.pos == "rope"]
+    last, third, *_ = sorted(heads, key=lambda row: row.first - row.second)
+    assert (last.layer, third.layer) == (4, 3)
+    goes = f"({copied([whole])} to {copied([last])}), and hardly without one of the third ({copied([third])})"
+    raised = listed((row.first - whole.first for row in (last, third)), 2)
+    assert f"one head of the last layer {goes}, each of which also raises the loss" in COPYING
+    assert f"at the first occurrence, by {raised};" in COPYING
+    later = [row for row in rows if row.pos == "sinusoidal" and row.layer > 1]
+    assert f"({copied([min(later, key=lambda row: row.first - row.second)])} at the least)" in COPYING
