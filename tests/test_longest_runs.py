@@ -15,20 +15,20 @@ from tests.claim_map_pages import CLAIMS, COPYING, CORPUS, FOLDER, LONGEST, READ
 
 SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
 COPIED = read_rows(FOLDER / "copying.csv", CopyingRow)
+BLOCKS = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
 
 
 def paired(tokens: int = LONGEST) -> Sequence[Difference]:
-    rows = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
     return [
         one
-        for one in differences(*found(CORPUS), rows)
+        for one in differences(*found(CORPUS), BLOCKS)
         if one.pairs[0][0].tokens == tokens and one.pairs[0][0].pos == "sinusoidal"
     ]
 
 
 def whole(one: Difference) -> dict[int, float]:
     """The baseline's lead on the whole validation split, by seed."""
-    rows = {row.key: row.losses for row in read_rows(FOLDER / "blocks.csv", BlockRow)}
+    rows = {row.key: row.losses for row in BLOCKS}
     return {own.seed: mean(rows[arm.key]) - mean(rows[own.key]) for own, arm in one.pairs}
 
 
