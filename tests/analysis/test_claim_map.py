@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from posenc.analysis.claim_map import (
     Point,
@@ -118,6 +119,28 @@ def test_a_line_through_values_of_n_that_rise_and_fall_does_not_fit():
     )
     assert straight is not None
     assert straight.lack_of_fit > 0.5
+
+
+def test_budgets_without_a_common_seed_leave_the_line_its_degrees_of_freedom():
+    """With two budgets a seed, each a doubling, the test is a one-way ANOVA of the rises of log N in the two groups."""
+    by_seed = {
+        8: {0: 1.6, 1: 1.7, 2: 1.75},
+        16: {0: 1.85, 1: 1.9, 2: 1.9},
+        32: {3: 1.7, 4: 1.8},
+        64: {3: 1.7, 4: 1.85},
+    }
+    points = [
+        Point(units * UNIT, {}, Estimate(1.7, len(n)), n, 9.0, 0.1, {}, plateau=False) for units, n in by_seed.items()
+    ]
+    rises = [[math.log(late[seed] / n) for seed, n in early.items()] for early, late in (
+        (by_seed[8], by_seed[16]), (by_seed[32], by_seed[64])
+    )]  # fmt: skip
+    found = trend(points)
+    assert found is not None
+    assert found.lack_of_fit == pytest.approx(stats.f_oneway(*rises).pvalue)
+    without_a_test = trend([*points[:2], replace(points[2], by_seed={3: 1.7})])
+    assert without_a_test is not None
+    assert math.isnan(without_a_test.lack_of_fit)
 
 
 def test_a_seed_whose_arm_was_not_trained_as_long_as_the_baseline_has_no_n_there():

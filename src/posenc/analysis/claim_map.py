@@ -227,7 +227,7 @@ def trend(points: Sequence[Point]) -> Trend | None:
     slope = Estimate(float(b), count, (float(b - margin), float(b + margin)) if count >= SEEDS_FOR_A_VERDICT else None)
     lack = (
         stats.f.sf((squares - pure) / (freedom - free) * free / pure, freedom - free, free)
-        if free and pure
+        if freedom > free > 0 and pure
         else math.nan
     )
     return Trend(slope, len(n), float(lack))
@@ -237,12 +237,12 @@ def _least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
     """The coefficients of a linear model, its residual sum of squares, and the residual degrees of freedom.
 
     Args:
-        design: (values, coefficients), of full rank.
+        design: (values, coefficients); its rank is lower if some budgets share no seed with the others.
         y: (values,).
     """
-    found = np.linalg.lstsq(design.astype(float), y, rcond=None)[0]
+    found, _, rank, _ = np.linalg.lstsq(design.astype(float), y, rcond=None)
     residuals = y - design @ found
-    return found, float(residuals @ residuals), len(y) - design.shape[1]
+    return found, float(residuals @ residuals), len(y) - int(rank)
 
 
 def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
