@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from posenc.analysis.claim_map import backbone_of
-from posenc.analysis.results import SEARCH, CopyingRow, Result, table
+from posenc.analysis.results import SEARCH, BlockRow, CopyingRow, DistanceRow, Result, table
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
 from posenc.commands.study import add_evaluations, in_default_setting
@@ -137,14 +137,24 @@ def test_only_what_is_compared_with_rope_on_the_whole_split_must_be_in_the_defau
     assert in_default_setting([*finished, *changed, *trials]) == [*finished, *trials]
 
 
-def test_a_measure_that_is_nan_is_left_out_with_a_notice(folder, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("name", "kind", "row", "column"),
+    [
+        ("copying.csv", CopyingRow, (1.0, 1.0, 1.0, math.nan, 0.0, 1.0, 1.0), "seen"),
+        ("distances.csv", DistanceRow, (8, math.inf), "val_loss"),
+        ("blocks.csv", BlockRow, ([2.0, math.nan],), "losses"),
+    ],
+    ids=["NaN", "infinite", "NaN in a list"],
+)
+def test_a_measure_that_could_not_be_read_again_is_left_out_with_a_notice(
+    name, kind, row, column, folder, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(folder)  # data.path is relative
     study = Study(shutil.copytree(folder / "kept", tmp_path / "kept"))
     finished, _ = study.add_runs([folder / "runs" / "claim_map" / "rope"])
-    rows = [(1.0, 1.0, 1.0, math.nan, 0.0, 1.0, 1.0)]
-    add_evaluations(study, finished, folder / "data/cache", "copying.csv", CopyingRow, lambda *_: rows)
-    assert "is not evaluated: on its windows seen would be NaN" in capsys.readouterr().err
-    assert not (study.folder / "copying.csv").exists()
+    add_evaluations(study, finished, folder / "data/cache", name, kind, lambda *_: [row])
+    assert f"is not evaluated: on its windows {column} would be NaN or infinite" in capsys.readouterr().err
+    assert not (study.folder / name).exists()
 
 
 def test_what_a_run_copies_without_the_head_that_matters_most_is_on_the_page(folder, tmp_path):

@@ -1,5 +1,6 @@
 """The command line that the studies share."""
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -111,14 +112,20 @@ def add_evaluations(
                 trained = load(Path(run.source))
                 found = evaluate(trained, trained.split(cache, split))
                 rows = [kind(*result.key, *map(_rounded, values)) for values in found]
-            if undefined := {column for row in rows for column, value in vars(row).items() if value != value}:
-                raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN")
+            if undefined := {column for row in rows for column, value in vars(row).items() if not _finite(value)}:
+                raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN or infinite")
             return rows
         except (UserError, RunError) as error:
             print(printable(f"{run.source} is not evaluated: {error}"), file=sys.stderr)
             return []
 
     add_rows(study, finished, name, kind, evaluated)
+
+
+def _finite(value: Any) -> bool:
+    """Whether a cell, or each number of a list in it, is finite; text is."""
+    numbers = value if isinstance(value, list) else [value]
+    return all(math.isfinite(number) for number in numbers if isinstance(number, float))
 
 
 def _rounded(value: Any) -> Any:
