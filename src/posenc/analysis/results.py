@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar
 
 from annotated_types import Ge, Le, Lt, MinLen
 from pydantic import FiniteFloat, Json
-from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.attention_heads import ngram_baseline
 from posenc.analysis.runs import DIVERGED, Run
@@ -160,8 +159,9 @@ class ShareRow(RunRow):
     last: Annotated[FiniteFloat, Ge(0)]
 
 
-class NGramRow(TypedDict):
-    """A row of ngrams.csv."""
+@dataclass(frozen=True)
+class NGramRow:
+    """A row of ngrams.csv: the loss of an n-gram model of that order on a corpus."""
 
     corpus: str
     order: int
@@ -261,7 +261,7 @@ def read_results(file: Path) -> tuple[Result, ...]:
     return results
 
 
-def table(kind: type[RunRow], rows: Iterable[RunRow]) -> str:
+def table(kind: type[RunRow | NGramRow], rows: Iterable[RunRow | NGramRow]) -> str:
     """Rows of one kind as CSV."""
     return to_csv([column.name for column in fields(kind)], map(vars, rows))
 

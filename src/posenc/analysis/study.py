@@ -16,6 +16,7 @@ from posenc.analysis.results import (
     CurveRow,
     HeadRow,
     Key,
+    NGramRow,
     Result,
     RunRow,
     corpus_of,
@@ -37,7 +38,8 @@ from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_rows
 from posenc.storage.reading import check_types, leaves, read_mapping, read_text
 
-_Row = TypeVar("_Row", CurveRow, HeadRow)
+_Row = TypeVar("_Row", bound=RunRow | NGramRow)
+_RunRow = TypeVar("_RunRow", CurveRow, HeadRow)
 
 Finished = tuple[Run, Result]
 """A finished run, and its row of runs.csv."""
@@ -91,6 +93,10 @@ class Study:
     def on(self, corpus: str) -> list[Result]:
         """The rows of runs.csv for a corpus."""
         return [result for result in self.results if result.corpus == corpus]
+
+    def rows(self, name: str, kind: type[_Row], corpus: str) -> list[_Row]:
+        """The rows for a corpus in another of the study's tables; none if there is no such file."""
+        return [row for row in read_rows(self.folder / name, kind) if row.corpus == corpus]
 
     def of_block(self, block: Mapping[str, Any], corpus: str) -> list[Result]:
         """The rows of runs.csv for a block of the plan."""
@@ -150,7 +156,7 @@ class Study:
             scores.setdefault(row.layer, []).append(row.previous_token)
         return scores
 
-    def _of_arm(self, rows: Sequence[_Row], arm: str, corpus: str) -> list[_Row]:
+    def _of_arm(self, rows: Sequence[_RunRow], arm: str, corpus: str) -> list[_RunRow]:
         """The rows about an arm's runs on a corpus; the budget is the experiment's."""
         of = RunRow(*self.key((self.experiment, *arm.split()), corpus)).arm
         return [row for row in rows if row.arm == of]

@@ -91,11 +91,11 @@ def unplanned(study: "Study") -> list[str]:
 
 def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     """Write the losses of n-gram models on the validation windows of the experiment with overrides to ngrams.csv."""
-    from posenc.analysis.results import NGramRow
+    from posenc.analysis.results import NGramRow, table
     from posenc.config.instantiate import build
     from posenc.objectives.ngram import KEY_BITS, ngram_losses
     from posenc.storage.atomic import atomic_write
-    from posenc.storage.csv_files import read_rows, to_csv
+    from posenc.storage.csv_files import read_rows
     from posenc.training.experiment import Experiment
 
     config, choices = study.configuration(overrides)
@@ -106,9 +106,9 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     orders = [order for order in ORDERS if order * (vocab_size - 1).bit_length() <= KEY_BITS]
     losses = ngram_losses(prepared.train.ids, windows.numpy(), orders, vocab_size)
     name = study.corpus(overrides)
-    others = [row for row in read_rows(study.folder / "ngrams.csv", NGramRow) if row["corpus"] != name]
-    rows = [NGramRow(corpus=name, order=order, val_loss=round(loss, 5)) for order, loss in losses.items()]
-    atomic_write(study.folder / "ngrams.csv", to_csv(list(rows[0]), [*others, *rows]))
+    others = [row for row in read_rows(study.folder / "ngrams.csv", NGramRow) if row.corpus != name]
+    rows = [NGramRow(name, order, round(loss, 5)) for order, loss in losses.items()]
+    atomic_write(study.folder / "ngrams.csv", table(NGramRow, [*others, *rows]))
 
 
 def measure_copying(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:

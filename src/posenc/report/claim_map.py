@@ -28,6 +28,7 @@ from posenc.analysis.results import (
     NGramRow,
     RemovedHeadRow,
     Result,
+    ShareRow,
 )
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
@@ -42,7 +43,6 @@ from posenc.report.position_shares import position_shares
 from posenc.report.spread import spread, spread_of_ratio
 from posenc.report.validation_error import validation_error
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import read_rows
 
 INTRODUCTION = """\
 How many times fewer tokens, N, RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
@@ -60,24 +60,19 @@ Learning rates differ, so a part of a difference within the runs is one of sched
 def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
-    of_test = read_rows(study.folder / "test.csv", BlockRow)
-    copied = read_rows(study.folder / "copying.csv", CopyingRow)
-    apart = read_rows(study.folder / "distances.csv", DistanceRow)
-    removed = read_rows(study.folder / "removed_heads.csv", RemovedHeadRow)
     for corpus in study.corpora:
         backbone, alternatives = backbone_of(study, corpus)
         unit = min((result.tokens for result in backbone), default=0)
         text += [f"## {study.title(corpus)}", *_backbone(study, corpus, backbone, alternatives, unit)]
         for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
-        tested = [row for row in of_test if row.corpus == corpus]
-        text += on_test_split(held_out(backbone, alternatives, tested), unit)
-        text += validation_error(study.folder / "blocks.csv", corpus, backbone, alternatives)
-        text += copying([row for row in copied if row.corpus == corpus])
-        text += distances([row for row in apart if row.corpus == corpus])
-        text += removed_heads([row for row in removed if row.corpus == corpus])
+        text += on_test_split(held_out(backbone, alternatives, study.rows("test.csv", BlockRow, corpus)), unit)
+        text += validation_error(backbone, alternatives, study.rows("blocks.csv", BlockRow, corpus))
+        text += copying(study.rows("copying.csv", CopyingRow, corpus))
+        text += distances(study.rows("distances.csv", DistanceRow, corpus))
+        text += removed_heads(study.rows("removed_heads.csv", RemovedHeadRow, corpus))
         text += _within(study, corpus, backbone)
-        text += position_shares(study.folder / "shares.csv", corpus)
+        text += position_shares(study.rows("shares.csv", ShareRow, corpus))
         for tokens, trials in searches(study.on(corpus)).items():
             text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
             if max(map(len, trials.values())) > 4:  # few are read from the table
@@ -93,10 +88,7 @@ def write(study: Study) -> Path:
 def _within(study: Study, corpus: str, backbone: Sequence[Result]) -> list[str]:
     """Plot the longest runs of other schemes beside those of the two; returns the paragraphs."""
     longest = max((result.tokens for result in backbone if result.pos not in (ARM, BASELINE)), default=0)
-    rows = [
-        row for row in read_rows(study.folder / "curves.csv", CurveRow) if (row.corpus, row.tokens) == (corpus, longest)
-    ]
-    drawn = differences(rows)
+    drawn = differences([row for row in study.rows("curves.csv", CurveRow, corpus) if row.tokens == longest])
     if drawn is None:
         return []
     name = f"within-{corpus}.png"
@@ -118,8 +110,7 @@ def _backbone(
     written = write_up(results, points, named | {f"with {name}": found for name, found in instead.items()}, unit)
     if not points:
         return written
-    known = read_rows(study.folder / "ngrams.csv", NGramRow)
-    ngrams = {row["order"]: row["val_loss"] for row in known if row["corpus"] == corpus}
+    ngrams = {row.order: row.val_loss for row in study.rows("ngrams.csv", NGramRow, corpus)}
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
     both = [result for result in backbone if result.pos in (ARM, BASELINE)]

@@ -1,16 +1,14 @@
 """The share of the position encoding in the input, as a table of the claim map's page."""
 
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import fmean
 
 from posenc.analysis.results import ShareRow, by_arm
 from posenc.report.tables import Table, markdown
-from posenc.storage.csv_files import read_rows
 
 
-def position_shares(file: Path, corpus: str) -> list[str]:
+def position_shares(rows: Sequence[ShareRow]) -> list[str]:
     """The paragraphs on the runs of a corpus in shares.csv, one row per arm, in Markdown."""
-    rows = [row for row in read_rows(file, ShareRow) if row.corpus == corpus]
     cells = []
     for runs in by_arm(rows):
         _, setting, pos, tokens, lr, scale, base = runs[0].arm

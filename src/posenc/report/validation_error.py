@@ -1,24 +1,21 @@
 """Validation's own error, as a table of the claim map's page."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from posenc.analysis.results import BlockRow, Result
 from posenc.analysis.validation_error import differences
 from posenc.report.formatting import hyperparameters
 from posenc.report.tables import Table, markdown
-from posenc.storage.csv_files import read_rows
 
 
 def validation_error(
-    file: Path, corpus: str, backbone: Sequence[Result], alternatives: Mapping[str, Sequence[Result]]
+    backbone: Sequence[Result], alternatives: Mapping[str, Sequence[Result]], rows: Sequence[BlockRow]
 ) -> list[str]:
     """The paragraphs on the runs of a corpus in blocks.csv, one row per pair of arms, in Markdown.
 
     Raises:
-        UserError: if the file cannot be read, or has different numbers of blocks for the corpus.
+        UserError: if the runs have different numbers of blocks.
     """
-    rows = [row for row in read_rows(file, BlockRow) if row.corpus == corpus]
     found = differences(backbone, alternatives, rows)
     if not found:
         return []
