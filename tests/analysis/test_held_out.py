@@ -16,22 +16,22 @@ def test_a_test_split_that_is_harder_for_the_baseline_has_a_larger_n():
     """A step of 0.2 nats is a doubling of the budget, by which RoPE's advantage of 1.6 grows."""
     runs = backbone(budgets=(1, 2, 4, 8))
     found = held_out(runs, {}, [evaluated(run, 0.5 + 0.2 * (run.pos == "sinusoidal")) for run in runs])
-    on = found[-1]
-    assert on.validation.advantage.value == pytest.approx(1.6)
-    assert on.test.advantage.value == pytest.approx(3.2)
-    assert on.test.loss == pytest.approx(on.validation.loss + 0.7)
+    test, validation = found[-1]
+    assert validation.advantage.value == pytest.approx(1.6)
+    assert test.advantage.value == pytest.approx(3.2)
+    assert test.loss == pytest.approx(validation.loss + 0.7)
 
 
 def test_both_columns_are_of_the_runs_that_were_evaluated():
     runs = backbone(budgets=(2, 4, 8))
     measured = [run for run in runs if run.seed < 2 and (run.pos == "rope" or run.tokens == 8 * UNIT)]
-    (on,) = held_out(runs, {}, map(evaluated, measured))
-    assert on.test.tokens == 8 * UNIT
-    assert set(on.test.by_seed) == set(on.validation.by_seed) == {0, 1}
+    ((test, validation),) = held_out(runs, {}, map(evaluated, measured))
+    assert test.tokens == 8 * UNIT
+    assert set(test.by_seed) == set(validation.by_seed) == {0, 1}
 
 
 def test_a_replication_is_compared_with_itself_and_one_arm_alone_with_nothing():
     both = [result(pos, UNIT * units, seed=3) for pos in ("rope", "sinusoidal") for units in (2, 4)]
     alone = [run for run in both if run.pos == "rope"]
     found = held_out(backbone(), {"replication": both, "rope, replication": alone}, map(evaluated, both))
-    assert [(on.test.tokens // UNIT, set(on.test.by_seed)) for on in found] == [(2, {3}), (4, {3})]
+    assert [(test.tokens // UNIT, set(test.by_seed)) for test, _ in found] == [(2, {3}), (4, {3})]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from posenc.analysis.claim_map import ARM, FAMILIES, Point, advantage
 from posenc.analysis.convergence import mean
-from posenc.analysis.held_out import HeldOut
 from posenc.analysis.results import Result
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
@@ -24,9 +23,14 @@ def table(points: Sequence[Point], unit: int) -> str:
     return markdown(Table("", ("units", *HEAD), rows))
 
 
-def on_test_split(points: Sequence[HeldOut], unit: int) -> list[str]:
-    """The paragraphs on the budgets with runs that were evaluated on the test split, a row each, in Markdown."""
-    rows = [(f"{on.test.tokens / unit:g}", *_cells(on.test, unit), ratio(on.validation, unit)) for on in points]
+def on_test_split(points: Sequence[tuple[Point, Point]], unit: int) -> list[str]:
+    """The paragraphs on the budgets with runs that were evaluated on the test split, a row each, in Markdown.
+
+    Args:
+        points: N(D) on the test split and on validation, as from `held_out`.
+        unit: tokens in a unit of budget.
+    """
+    rows = [(f"{test.tokens / unit:g}", *_cells(test, unit), ratio(valid, unit)) for test, valid in points]
     if not rows:
         return []
     return [
