@@ -11,8 +11,8 @@ from posenc.analysis.convergence import FRACTIONS, Array, Band, Estimate, Interv
 from posenc.analysis.runs import AXES, MEASURES, Run
 from posenc.storage.metrics import METRICS
 
-Pair = tuple[Mapping[str, Array], Mapping[str, Array]]
-"""Two curves with the same seed: the baseline's and a scheme's."""
+Curves = Sequence[Mapping[str, Array]]
+"""The curves of one scheme, one for each seed."""
 
 LEVELS = 60
 """Number of losses at which the speed-up is plotted."""
@@ -123,16 +123,16 @@ def build_arm(
     scheme: str, runs: Sequence[Run], baseline: Sequence[Run], budget: int, diverged: int, baseline_diverged: int = 0
 ) -> Arm:
     """An arm with its speed-up over the baseline, for the seeds that both have."""
-    pairs = _pairs(runs, baseline)
-    if not pairs:
+    theirs, ours = _paired(baseline, runs)
+    if not ours:
         return Arm(scheme, tuple(runs), diverged=diverged)
-    lowest = list(map(max, *(_levels(pairs, side, budget) for side in (0, 1))))
+    lowest = list(map(max, _losses(theirs, budget), _losses(ours, budget)))
     return Arm(
         scheme,
         tuple(runs),
         tuple(thresholds(runs, baseline, budget, FRACTIONS)),
-        _threshold(1.0, lowest, pairs),
-        None if scheme == baseline[0].scheme else _speed_ups(pairs, baseline, budget),
+        _threshold(1.0, lowest, theirs, ours),
+        None if scheme == baseline[0].scheme else _speed_ups(theirs, ours, _common_levels(baseline, budget)),
         diverged,
         baseline_diverged,
     )
@@ -142,49 +142,47 @@ def thresholds(
     runs: Sequence[Run], baseline: Sequence[Run], budget: int, fractions: Sequence[float]
 ) -> list[Threshold]:
     """Thresholds at the baseline's loss after fractions of the budget, seed by seed."""
-    pairs = _pairs(runs, baseline)
-    return [_threshold(fraction, _levels(pairs, 0, fraction * budget), pairs) for fraction in fractions]
+    theirs, ours = _paired(baseline, runs)
+    return [_threshold(fraction, _losses(theirs, fraction * budget), theirs, ours) for fraction in fractions]
 
 
-def _pairs(runs: Sequence[Run], baseline: Sequence[Run]) -> list[Pair]:
-    """The baseline's curve and the scheme's, for each seed that both have."""
+def _paired(baseline: Sequence[Run], runs: Sequence[Run]) -> tuple[Curves, Curves]:
+    """The baseline's curves and the scheme's, for the seeds that both have, in the same order."""
     theirs = {run.seed: run.curve for run in baseline}
-    return [(theirs[run.seed], run.curve) for run in runs if run.seed in theirs]
+    shared = [run for run in runs if run.seed in theirs]
+    return [theirs[run.seed] for run in shared], [run.curve for run in shared]
 
 
-def _levels(pairs: Sequence[Pair], side: int, step: float) -> list[float]:
-    """The loss of the baseline (side 0) or of the scheme (side 1) at a step, seed by seed."""
-    return [convergence.level_at(pair[side]["step"], pair[side]["val_loss"], step) for pair in pairs]
+def _losses(curves: Curves, step: float) -> list[float]:
+    """The lowest loss up to a step, seed by seed."""
+    return [convergence.level_at(curve["step"], curve["val_loss"], step) for curve in curves]
 
 
-def _to_levels(pairs: Sequence[Pair], side: int, axis: str, levels: Sequence[float]) -> list[float]:
-    """Steps or seconds of the baseline (side 0) or of the scheme (side 1) to a loss, seed by seed."""
-    return [
-        convergence.reached(pair[side][axis], pair[side]["val_loss"], level)
-        for pair, level in zip(pairs, levels, strict=True)
-    ]
+def _reached(curves: Curves, axis: str, levels: Sequence[float]) -> list[float]:
+    """Steps or seconds to a loss for each seed."""
+    pairs = zip(curves, levels, strict=True)
+    return [convergence.reached(curve[axis], curve["val_loss"], level) for curve, level in pairs]
 
 
-def _threshold(fraction: float, levels: Sequence[float], pairs: Sequence[Pair]) -> Threshold:
-    theirs, ours = (_to_levels(pairs, side, "step", levels) for side in (0, 1))
+def _threshold(fraction: float, levels: Sequence[float], theirs: Curves, ours: Curves) -> Threshold:
+    their_steps, our_steps = _reached(theirs, "step", levels), _reached(ours, "step", levels)
     return Threshold(
         fraction,
         float(np.mean(levels)),
-        convergence.mean(ours),
-        convergence.speed_up(theirs, ours),
-        convergence.speed_up(*(_to_levels(pairs, side, "seconds", levels) for side in (0, 1))),
-        convergence.bootstrap(theirs, ours),
+        convergence.mean(our_steps),
+        convergence.speed_up(their_steps, our_steps),
+        convergence.speed_up(_reached(theirs, "seconds", levels), _reached(ours, "seconds", levels)),
+        convergence.bootstrap(their_steps, our_steps),
     )
 
 
-def _speed_ups(pairs: Sequence[Pair], baseline: Sequence[Run], budget: int) -> Band:
+def _speed_ups(theirs: Curves, ours: Curves, losses: Sequence[float]) -> Band:
     """Speed-up at losses that are the same for every seed; intervals that are too wide are dropped."""
-    levels = _common_levels(baseline, budget)
+    same = [[loss] * len(ours) for loss in losses]
     estimates = [
-        convergence.speed_up(*(_to_levels(pairs, side, "step", [level] * len(pairs)) for side in (0, 1)))
-        for level in levels
+        convergence.speed_up(_reached(theirs, "step", levels), _reached(ours, "step", levels)) for levels in same
     ]
-    kept = [(level, e) for level, e in zip(levels, estimates, strict=True) if not e.missed]
+    kept = [(level, e) for level, e in zip(losses, estimates, strict=True) if not e.missed]
     shown = [e if e.determined else replace(e, interval=None) for _, e in kept]
     return convergence.band([level for level, _ in kept], shown)
 
@@ -192,7 +190,6 @@ def _speed_ups(pairs: Sequence[Pair], baseline: Sequence[Run], budget: int) -> B
 def _common_levels(baseline: Sequence[Run], budget: int) -> list[float]:
     """The baseline's mean loss from a tenth of the budget on, down to the lowest level that all its seeds reach."""
     end = max(float(np.min(run.curve["val_loss"])) for run in baseline)
-    curves = [(run.curve["step"], run.curve["val_loss"]) for run in baseline]
-    steps = np.linspace(budget / 10, budget, LEVELS)
-    means = [float(np.mean([convergence.level_at(*curve, step) for curve in curves])) for step in steps]
+    curves = [run.curve for run in baseline]
+    means = [float(np.mean(_losses(curves, step))) for step in np.linspace(budget / 10, budget, LEVELS)]
     return [*(level for level in means if level > end), end]
