@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point
+from posenc.analysis.claim_map import ARM, BASELINE, Point, tokens_to
 from posenc.report import formatting
 from posenc.report.claim_map_losses import hollow, over_budgets, titled
 from posenc.report.figures import DASHES, STYLE, label
@@ -194,10 +193,10 @@ def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float])
     """Ticks on the upper axis where the baseline has the loss of an n-gram model."""
     if len(points) < 2:
         return
-    losses, tokens = [p.loss for p in points][::-1], [math.log(p.tokens) for p in points][::-1]
-    inside = {order: loss for order, loss in ngrams.items() if losses[0] <= loss <= losses[-1]}
+    baseline = {point.tokens: point.loss for point in points}
+    tokens = {order: tokens_to(baseline, loss) for order, loss in ngrams.items()}
+    inside = {str(order): at for order, at in tokens.items() if 0 < at < math.inf}
     top = axes.secondary_xaxis("top")
-    top.set_xticks([math.exp(np.interp(loss, losses, tokens)) for loss in inside.values()])
-    top.set_xticklabels([str(order) for order in inside], fontsize=9)
+    top.set_xticks([*inside.values()], [*inside], fontsize=9)
     top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=9, loc="left")
     top.minorticks_off()
