@@ -10,7 +10,7 @@ import numpy as np
 from posenc.analysis.arms import Arm
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
-from posenc.analysis.runs import MEASURES, Run
+from posenc.analysis.runs import Run
 from posenc.report import formatting, sentences, tables
 from posenc.report.figures import scores, window
 from posenc.report.looks import Look, looks
@@ -85,7 +85,7 @@ def _means(arm: Arm) -> dict[str, Any]:
         measure: {**{axis: _rounded(band.x) for axis, band in over.items()}, **(_band(over["step"]) or {})}
         if len(over["step"].x)
         else None
-        for measure, over in ((measure, arm.bands[measure]) for measure in MEASURES)
+        for measure, over in arm.bands.items()
     }
 
 

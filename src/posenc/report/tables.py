@@ -37,7 +37,7 @@ def markdown(table: Table) -> str:
 
 def losses(panel: Panel) -> Table:
     """One row per scheme: final losses, throughput and verdict."""
-    after = f"fter {panel.budget:,} steps{', so far' if panel.provisional else ''}"
+    after = f"after {panel.budget:,} steps{', so far' if panel.provisional else ''}"
     rows = [
         (
             arm.scheme,
@@ -51,10 +51,10 @@ def losses(panel: Panel) -> Table:
         for arm in panel.arms
     ]
     return Table(
-        f"A{after}{', ' if panel.title else ''}{panel.title}",
+        f"{after.capitalize()}{', ' if panel.title else ''}{panel.title}",
         ("scheme", "seeds", "params", "validation loss", *_titles("bits_per_byte"), "tokens/s", "verdict"),
         rows,
-        f"{panel.title + ': a' if panel.title else 'A'}{after}. Losses in {METRICS['val_loss'].unit}.",
+        f"{f'{panel.title}: {after}' if panel.title else after.capitalize()}. Losses in {METRICS['val_loss'].unit}.",
     )
 
 
@@ -200,13 +200,14 @@ def facts(sweep: Sweep) -> Table:
     def each(key: str) -> str:
         return ", ".join(sorted({str(summary[key]) for summary in summaries if summary.get(key) is not None}))
 
+    budgets = sorted({int(run.curve["tokens"][-1]) for run in sweep.runs})
     versions = sorted({", ".join(f"{k} {v}" for k, v in summary.get("versions", {}).items()) for summary in summaries})
     known = {
         "Last command": sweep.command,
         "Schemes": ", ".join(dict.fromkeys(run.scheme for run in sweep.runs)),
         "Seeds": ", ".join(map(str, sorted({run.seed for run in sweep.runs}))),
         "Runs": f"{len(sweep.runs)}, {len(summaries)} of them finished",
-        "Tokens per run": ", ".join(f"{int(run):,}" for run in sorted({run.curve["tokens"][-1] for run in sweep.runs})),
+        "Tokens per run": ", ".join(f"{tokens:,}" for tokens in budgets),
         "Training time": f"{sum(run.curve['seconds'][-1] for run in sweep.runs):,.0f} s in total",
         "Hardware": each("hardware"),
         "Precision": each("precision"),
