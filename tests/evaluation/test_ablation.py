@@ -11,7 +11,7 @@ from posenc.data.cache import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.ablation import OFFSETS, copying_without_heads, losses_without, without_head
 from posenc.evaluation.copying import copying
-from posenc.evaluation.longer_windows import own_validation_loss
+from posenc.evaluation.losses import own_validation_loss
 from posenc.interventions import OffsetBias
 from posenc.model.attention import PositionContext
 from posenc.model.linear_attention import Linear

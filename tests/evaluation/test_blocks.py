@@ -9,7 +9,7 @@ import torch
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.blocks import BLOCKS, block_losses
-from posenc.evaluation.longer_windows import token_losses
+from posenc.evaluation.losses import token_losses
 from posenc.objectives.objective import Masked
 from posenc.positions import PositionScheme, Rotary
 from tests.evaluation.random_model import CONTEXT, trained

@@ -12,7 +12,7 @@ from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.copying import at_distances, copying, repeated
-from posenc.evaluation.longer_windows import own_validation_loss
+from posenc.evaluation.losses import own_validation_loss
 from posenc.objectives.objective import Masked
 from posenc.positions import PositionScheme, Rotary
 from tests.evaluation.random_model import CONTEXT, trained

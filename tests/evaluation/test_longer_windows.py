@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from posenc.data.cache import Tokens
 from posenc.data.tokenizers import Bytes
 from posenc.errors import UserError
-from posenc.evaluation import longer_windows
-from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
+from posenc.evaluation import longer_windows, losses
+from posenc.evaluation.longer_windows import at_lengths
+from posenc.evaluation.losses import own_validation_loss
 from posenc.objectives.objective import loss
 from posenc.positions import Learned, PositionScheme, Rotary
 from posenc.storage.lengths_file import TIMES, LengthResult, Lengths, bucket_edges, read, write
@@ -61,7 +62,7 @@ def test_the_means_by_position_average_to_the_whole():
 def test_batches_shrink_as_windows_grow_and_change_nothing(monkeypatch):
     one, tokens = trained(Rotary(8)), text(3000)
     whole = at_lengths(one, tokens)
-    monkeypatch.setattr(longer_windows, "TOKENS_PER_BATCH", 100)  # less than the longest window
+    monkeypatch.setattr(losses, "TOKENS_PER_BATCH", 100)  # less than the longest window
     for entry, other in zip(at_lengths(one, tokens), whole, strict=True):
         assert entry.nats_per_token == pytest.approx(other.nats_per_token, rel=SUMMED)
 

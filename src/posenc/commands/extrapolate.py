@@ -84,7 +84,8 @@ def _evaluate(run: Run, again: bool, cache: Path) -> bool:
     if known and known.checkpoint.startswith(digits):
         return False
 
-    from posenc.evaluation.longer_windows import at_lengths, own_validation_loss
+    from posenc.evaluation.longer_windows import at_lengths
+    from posenc.evaluation.losses import own_validation_loss
     from posenc.training.accelerator import best_device
 
     trained = load(directory)

@@ -10,9 +10,9 @@ from typing import Any
 
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
-from posenc.evaluation.copying import by_context, losses_on, occurrences, own_windows
+from posenc.evaluation.copying import by_context, occurrences
 from posenc.evaluation.load import Trained
-from posenc.evaluation.longer_windows import own_validation_loss
+from posenc.evaluation.losses import losses_on, own_validation_loss, own_windows
 from posenc.interventions import OffsetMask
 from posenc.model.attention import Attention
 

@@ -6,7 +6,7 @@ from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.load import Trained
-from posenc.evaluation.longer_windows import token_losses
+from posenc.evaluation.losses import token_losses
 
 BLOCKS = 64
 """Blocks of a split: long ones, since neighbouring windows are often of one article. On 5 MB of Wikipedia, the standard

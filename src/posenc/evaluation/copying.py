@@ -13,7 +13,7 @@ from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.load import Trained
-from posenc.evaluation.longer_windows import token_losses
+from posenc.evaluation.losses import losses_on, own_windows
 
 ORDER = 3
 """The number of preceding tokens that must have occurred before: in bytes, seldom by chance in one window."""
@@ -117,16 +117,6 @@ def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
         copied[:, start : start + passage] = windows[:, -passage:]
         losses[distance] = float(losses_on(trained, copied)[:, -(passage // 2) :].mean())
     return losses
-
-
-def own_windows(trained: Trained, tokens: Tokens) -> Tensor:
-    """The windows of the run's last validation, (N, T + 1)."""
-    return validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + 1)
-
-
-def losses_on(trained: Trained, windows: Tensor) -> Tensor:
-    """windows (N, T + 1) -> nats (N, T)."""
-    return torch.cat([losses for losses, _ in token_losses(trained, windows)])
 
 
 def repeated(windows: Tensor, order: int) -> Tensor:

@@ -1,23 +1,19 @@
 """The loss of a trained model in windows of several lengths, overall and by position."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.data.batches import validation_windows
 from posenc.data.cache import Tokens
 from posenc.evaluation.load import Trained
+from posenc.evaluation.losses import token_losses
 from posenc.storage.lengths_file import LARGEST, TIMES, LengthResult, bucket_edges
 
 MAX_TOKENS = 65_536
 """Maximum number of validation tokens for each length."""
-
-TOKENS_PER_BATCH = 8_192
-"""Tokens per forward pass, at least one window."""
 
 
 def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
@@ -42,13 +38,6 @@ def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
     return tuple(entry(times, length) for times, length in lengths.items())
 
 
-def own_validation_loss(trained: Trained, tokens: Tokens) -> float:
-    """The loss of a causal model on its run's own validation windows, in nats per token."""
-    ahead = trained.objective.lookahead
-    windows = validation_windows(tokens, trained.config["eval_windows"], trained.config["context"] + ahead)
-    return float(_by_position(trained, windows)[0].mean())
-
-
 def _evaluate(trained: Trained, windows: Tensor, times: float, length: int, context: int) -> LengthResult:
     """windows (N, length + lookahead)."""
     losses, byte_count = _by_position(trained, windows)
@@ -70,15 +59,3 @@ def _by_position(trained: Trained, windows: Tensor) -> tuple[np.ndarray, int]:
         total = total + losses.sum(0)
         byte_count += int(lengths[targets].sum())
     return (total / len(windows)).numpy(), byte_count
-
-
-@torch.no_grad()
-def token_losses(trained: Trained, windows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """windows (N, T + lookahead) -> nats (B, T), float64, and targets (B, T) of each batch, on the CPU. Causal only."""
-    trained.model.eval()
-    device = next(trained.model.parameters()).device
-    for batch in windows.split(max(1, TOKENS_PER_BATCH // windows.shape[1])):
-        inputs, targets = trained.objective.inputs_and_targets(batch.to(device), batch.new_empty(*batch.shape, 0))
-        # Logits have no name, which would keep those of one batch in memory during the next.
-        losses = F.cross_entropy(trained.model(inputs).float().flatten(0, 1), targets.flatten(), reduction="none")
-        yield losses.view_as(targets).cpu().double(), targets.cpu()
