@@ -1,12 +1,13 @@
 """Hyperparameter search: the trials of each arm, and the expected best loss of k trials."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
-from posenc.analysis.results import SEARCH, Result
+from posenc.analysis.results import SEARCH, Result, by_arm
 
 
 @dataclass(frozen=True)
@@ -20,19 +21,17 @@ class Trial:
     seeds: int
 
 
-def searches(results: Iterable[Result]) -> dict[int, dict[str, tuple[Trial, ...]]]:
-    """The trials of each arm, best first, by tokens per run."""
-    found: dict[int, dict[str, dict[tuple[float, str, str], list[float]]]] = {}
-    for result in results:
-        if result.setting == SEARCH:
-            arm = found.setdefault(result.tokens, {}).setdefault(result.pos, {})
-            arm.setdefault((result.lr, result.scale, result.base), []).append(result.val_loss)
-    return {tokens: {pos: _ranked(arms[pos]) for pos in sorted(arms)} for tokens, arms in sorted(found.items())}
-
-
-def _ranked(losses: Mapping[tuple[float, str, str], Sequence[float]]) -> tuple[Trial, ...]:
-    trials = (Trial(*choice, float(np.mean(seeds)), len(seeds)) for choice, seeds in losses.items())
-    return tuple(sorted(trials, key=lambda trial: trial.loss))
+def searches(results: Iterable[Result]) -> dict[int, dict[str, list[Trial]]]:
+    """The trials of each scheme on one corpus, best first, by tokens per run."""
+    found: dict[int, dict[str, list[Trial]]] = {}
+    for runs in by_arm(result for result in results if result.setting == SEARCH):
+        one, loss = runs[0], float(np.mean([run.val_loss for run in runs]))
+        trial = Trial(one.lr, one.scale, one.base, loss, seeds=len(runs))
+        found.setdefault(one.tokens, {}).setdefault(one.pos, []).append(trial)
+    return {
+        tokens: {pos: sorted(trials, key=attrgetter("loss")) for pos, trials in schemes.items()}
+        for tokens, schemes in sorted(found.items())
+    }
 
 
 def expected_best(losses: Sequence[float]) -> list[float]:
