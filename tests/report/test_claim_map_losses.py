@@ -8,7 +8,7 @@ import pytest
 from matplotlib.text import Annotation, Text
 
 from posenc.analysis.claim_map import advantage
-from posenc.report.claim_map_losses import compared, hollow, losses
+from posenc.report.claim_map_losses import compared, losses, markers_by_name
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
 SLOWER = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
@@ -66,7 +66,9 @@ def test_a_budget_less_than_twice_the_last_one_named_has_a_tick_without_a_name()
 
 
 def test_the_same_alternative_of_both_arms_has_one_marker_and_another_has_another():
-    rope, sinusoidal, higher = hollow(["rope, rate 0.003", "sinusoidal, rate 0.003", "sinusoidal, rate 0.006"]).values()
+    rope, sinusoidal, higher = markers_by_name(
+        ["rope, rate 0.003", "sinusoidal, rate 0.003", "sinusoidal, rate 0.006"]
+    ).values()
     assert rope == sinusoidal != higher
 
 

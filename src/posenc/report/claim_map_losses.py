@@ -92,7 +92,7 @@ def titled(name: str) -> str:
     return re.sub(r"\w+", lambda word: NAMES.get(word[0], word[0]), name)
 
 
-def hollow(names: Iterable[str]) -> dict[str, str]:
+def markers_by_name(names: Iterable[str]) -> dict[str, str]:
     """A marker for each name, the same for arms with the same alternative (the name, or its part after a comma)."""
     changes = {name: name.partition(", ")[2] or name for name in names}
     markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("DsPXh"), strict=False))
@@ -112,7 +112,7 @@ def _runs(axes: Any, results: Sequence[Result], alternatives: Mapping[str, Seque
             dot = {"markersize": 5, "alpha": 0.65, "markeredgewidth": 0}
             axes.plot([tokens] * len(found), found, "o", color=look[pos].colour, **dot)
     beside = axes.transData + ScaledTranslation(8 / 72, 0, axes.figure.dpi_scale_trans)
-    for name, marker in hollow(alternatives).items():
+    for name, marker in markers_by_name(alternatives).items():
         own = alternatives[name]
         budgets, ends = [result.tokens for result in own], [result.val_loss for result in own]
         style = {"color": look[own[0].pos].colour, "markersize": 5, "fillstyle": "none", "transform": beside}
