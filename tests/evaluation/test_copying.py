@@ -109,10 +109,11 @@ def test_an_eighth_of_the_window_before_its_last_quarter_is_its_own_and_what_pre
     assert found.foreign == pytest.approx(-np.log(0.5 / 256) if replaced else found.own)
 
 
-def test_a_context_without_room_for_a_copy_is_refused():
+@pytest.mark.parametrize("measure", [copying, at_distances])
+def test_a_context_without_room_for_a_copy_is_refused(measure):
     one = trained(PositionScheme())
-    with pytest.raises(UserError, match="context=8 is too short"):
-        at_distances(replace(one, config={**one.config, "context": 8}), TOKENS)
+    with pytest.raises(UserError, match="context=2 is too short"):
+        measure(replace(one, config={**one.config, "context": 2}), TOKENS)
 
 
 def test_a_single_window_has_no_other_to_take_text_from():

@@ -51,7 +51,8 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     """What a model gains where its window repeats itself.
 
     Raises:
-        UserError: if the model is not causal, or the last validation has no second window to take other text from.
+        UserError: if the model is not causal, its context is shorter than SHORTEST, or the last validation has no
+            second window to take other text from.
     """
     first, second = occurrences(trained, tokens)
     context, windows = trained.config["context"], own_windows(trained, tokens)
@@ -77,9 +78,9 @@ def occurrences(trained: Trained, tokens: Tokens) -> tuple[float, float]:
     """The losses `first` and `second` of Copying.
 
     Raises:
-        UserError: if the model is not causal.
+        UserError: if the model is not causal, or its context is shorter than SHORTEST.
     """
-    trained.require_causal("on repeated text")
+    _require_long_context(trained)
     half = trained.config["context"] // 2
     text = validation_windows(tokens, trained.config["eval_windows"], half)
     read = losses_on(trained, torch.cat([text, text, text[:, :1]], dim=1)).mean(0)
@@ -105,11 +106,9 @@ def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
     Raises:
         UserError: if the model is not causal, or its context is shorter than SHORTEST.
     """
-    trained.require_causal("on repeated text")
-    context = trained.config["context"]
-    if context < SHORTEST:
-        raise UserError(f"context={context} is too short for a passage and its copy: at least {SHORTEST} tokens")
-    windows, passage = own_windows(trained, tokens), context // 8
+    _require_long_context(trained)
+    context, windows = trained.config["context"], own_windows(trained, tokens)
+    passage = context // 8
     losses = {}
     for distance in (0, *(eighths * passage for eighths in (1, 2, 4, 7))):
         copied = windows.clone()
@@ -117,6 +116,12 @@ def at_distances(trained: Trained, tokens: Tokens) -> dict[int, float]:
         copied[:, start : start + passage] = windows[:, -passage:]
         losses[distance] = float(losses_on(trained, copied)[:, -(passage // 2) :].mean())
     return losses
+
+
+def _require_long_context(trained: Trained) -> None:
+    trained.require_causal("on repeated text")
+    if (context := trained.config["context"]) < SHORTEST:
+        raise UserError(f"context={context} is too short for a passage and its copy: at least {SHORTEST} tokens")
 
 
 def repeated(windows: Tensor, order: int) -> Tensor:
