@@ -90,6 +90,11 @@ def test_a_failed_job_s_run_is_the_one_that_it_has_not_finished(tmp_path):
     assert unfinished_run(config) is None
 
 
+def test_a_swept_seed_that_is_a_glob_has_no_run(tmp_path):
+    config = OmegaConf.create({"runs": str(tmp_path), "name": "smoke", "seed": "**"})
+    assert unfinished_run(config) is None
+
+
 def test_a_job_that_fails_is_not_taken_for_the_finished_run_of_another_text(tmp_path, train):
     text = tmp_path / "text.txt"
     sweep = ("-m", "experiment=smoke", "logger=csv", "data=text", f"data.path={text}", "steps=2", "eval_every=2")

@@ -1,5 +1,6 @@
 """One run on disk: runs/<experiment>/<pos>/seed<seed>-<identity>/."""
 
+import glob
 import json
 import os
 import secrets
@@ -128,7 +129,7 @@ def find_run(cfg: DictConfig) -> Path | None:
     wanted = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(wanted, dict)
     wanted.pop("hydra", None)
-    for file in Path(cfg.runs, cfg.name).glob(f"*/seed{cfg.seed}-*/config.yaml"):
+    for file in Path(cfg.runs, cfg.name).glob(f"*/seed{glob.escape(str(cfg.seed))}-*/config.yaml"):
         try:
             config = read_mapping(file)
         except UserError:  # damaged, and so not the one that this job is writing
