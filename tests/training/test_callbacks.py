@@ -4,6 +4,7 @@ import errno
 import io
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,21 @@ def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_pat
         clock.now, trainer.global_step = seconds, step
         checkpoint.on_train_batch_end(trainer, SimpleNamespace(steps=6))
     assert saved == [2, 4, 6]
+
+
+def test_the_best_checkpoint_is_written_before_the_last_one_which_is_not_resumed_before_the_end(tmp_path):
+    metrics: Any = SimpleNamespace(just_validated=lambda _: True, lowest=lambda: True, check_finite=print, sync=print)
+    signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
+    timer: Any = SimpleNamespace(within=nullcontext)
+    saved: list[Path] = []
+    trainer: Any = SimpleNamespace(
+        is_global_zero=True, loggers=[SimpleNamespace(wants_best=True)], global_step=6,
+        strategy=SimpleNamespace(broadcast=lambda one: one), save_checkpoint=lambda file, **_: saved.append(file),
+    )  # fmt: skip
+    directory = RunDirectory(tmp_path, "smoke", "rope", 0)
+    directory.checkpoints.mkdir()
+    Checkpoint(directory, 60, metrics, signals, timer).on_train_batch_end(trainer, SimpleNamespace(steps=6))
+    assert [file.parent for file in saved] == [directory.best, directory.checkpoints]
 
 
 def test_the_seconds_left_of_a_resumed_run_are_those_at_the_pace_of_its_own_steps(clock, capsys):

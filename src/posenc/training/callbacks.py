@@ -47,10 +47,10 @@ class Checkpoint(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         last = trainer.global_step == pl_module.steps
         validated = self.metrics.just_validated(trainer.global_step)
+        if validated:  # before the step is saved: a run that resumes at its last step does not come here again
+            self._keep_best(trainer, pl_module)
         if last or (validated and trainer.strategy.broadcast(time.monotonic() - self._saved >= self.seconds)):
             self._save(trainer, pl_module)
-        if validated:
-            self._keep_best(trainer, pl_module)
         if self.signals.asked is not None:
             self._stop(trainer, pl_module)
 
