@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.positions import T5, Alibi
+from posenc.positions import T5, Alibi, Fire, Kerple
 from posenc.positions.bias import bucket, slopes
 
 POSITIONS = st.lists(st.integers(0, 10**6), min_size=1, max_size=10)
@@ -120,9 +120,16 @@ def test_impossible_settings_are_refused(settings, sentence):
         T5(**settings)
 
 
-def test_alibi_needs_a_head():
+@pytest.mark.parametrize("scheme", [Alibi, Kerple, Fire])
+def test_a_bias_needs_a_head(scheme):
     with pytest.raises(ValueError, match="heads=0 must be at least 1"):
-        Alibi(0)
+        scheme(0)
+
+
+@pytest.mark.parametrize("setting", [{"hidden": 0}, {"c": 0.0}, {"threshold": -1.0}])
+def test_fire_refuses_what_has_no_logarithm_or_no_hidden_unit(setting):
+    with pytest.raises(ValueError, match=f"{next(iter(setting))}=.* must be"):
+        Fire(2, **setting)
 
 
 def test_t5_s_numbers_are_multiplied_by_the_root_of_the_head_dimension_that_its_logits_are_not_divided_by():

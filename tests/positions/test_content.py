@@ -6,7 +6,7 @@ from torch import Tensor
 
 from posenc.model import Family, Linear, Transformer
 from posenc.model.attention import Attention, PositionContext
-from posenc.positions import Forgetting, PositionScheme
+from posenc.positions import Contextual, Forgetting, PositionScheme
 
 WIDTH, HEADS, LENGTH = 16, 2, 9
 POSITIONS = torch.arange(LENGTH)
@@ -77,6 +77,7 @@ def test_every_layer_has_a_gate_of_its_own_and_learns_it():
         ),
         (lambda scheme: Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, causal=False), "use objective=causal"),
         (lambda _: Forgetting(WIDTH, HEADS, layers=0), "layers=0 must be at least 1"),
+        (lambda _: Contextual(4, layers=1, longest=0), "longest=0 must be at least 1"),
     ],
 )
 def test_where_it_has_no_meaning_it_is_refused_in_a_sentence(build, sentence):

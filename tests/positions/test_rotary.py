@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc.model.attention import Attention, PositionContext
-from posenc.positions import Bounded, NopeHybrid, PositionScheme, Rotary, Xpos, permute_layout
+from posenc.positions import Bounded, NopeHybrid, Polar, PositionScheme, Rotary, Truncated, Xpos, permute_layout
 from posenc.positions.apply_rotary import LAYOUTS
 
 layouts = st.sampled_from(sorted(LAYOUTS))
@@ -247,6 +247,8 @@ def test_impossible_permutations_are_refused(rows, heads, to, sentence):
         (lambda: Xpos(16, gamma=0.0), "gamma=0.0 must be a positive number"),
         (lambda: Xpos(16, scale_base=-1.0), "scale_base=-1.0 must be a positive number"),
         (lambda: Xpos(16, scale_base=float("inf")), "scale_base=inf must be a positive number"),
+        (lambda: Truncated(16, kept=1.1), "kept=1.1 must be at least 0 and at most 1"),
+        (lambda: Polar(0, 16), "heads=0 must be at least 1"),
         (lambda: Xpos(15), "head_dim=15 .* even number"),
         (lambda: NopeHybrid(16, every=1), "every=1 must be at least 2"),
     ],

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.bounds import Positive, PositiveInt
+from posenc.bounds import Positive, PositiveInt, at_least_one, positive
 from posenc.compat import without_autocast
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 from posenc.positions.tables import ExactTable
@@ -49,8 +49,7 @@ class Alibi(PositionScheme):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        if heads < 1:
-            raise ValueError(f"heads={heads} must be at least 1")
+        at_least_one(heads=heads)
         self.slopes = ExactTable(torch.tensor(slopes(heads), dtype=torch.float64))
 
     def bias(self, positions: Tensor) -> Tensor:
@@ -96,9 +95,7 @@ class T5(PositionScheme):
         self, heads: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = False, head_dim: int = 1
     ) -> None:
         super().__init__()
-        for name, value in (("heads", heads), ("head_dim", head_dim)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
+        at_least_one(heads=heads, head_dim=head_dim)
         if bidirectional and buckets % 2:
             raise ValueError(f"buckets={buckets} must be even: half of them for each direction")
         directions = 2 if bidirectional else 1
@@ -136,12 +133,16 @@ class Kerple(PositionScheme):
 
     Args:
         heads: H.
+
+    Raises:
+        ValueError: for fewer than one head.
     """
 
     MIN_RATE = 0.01
 
     def __init__(self, heads: PositiveInt) -> None:
         super().__init__()
+        at_least_one(heads=heads)
         self.r1, self.r2 = nn.Parameter(torch.empty(heads)), nn.Parameter(torch.empty(heads))
         self.initialise()
 
@@ -169,6 +170,9 @@ class Fire(PositionScheme):
         hidden: hidden units of f.
         c: initial value.
         threshold: initial value of L, in positions.
+
+    Raises:
+        ValueError: for fewer than one head or hidden unit, or a c or threshold that is not positive.
     """
 
     causal_only = True
@@ -177,6 +181,8 @@ class Fire(PositionScheme):
         self, heads: PositiveInt, hidden: PositiveInt = 32, c: Positive = 0.1, threshold: Positive = 512.0
     ) -> None:
         super().__init__()
+        at_least_one(heads=heads, hidden=hidden)
+        positive(c=c, threshold=threshold)
         self.initial = c, threshold
         self.c, self.log_threshold = (nn.Parameter(torch.empty(1)) for _ in range(2))  # FSDP needs a dimension
         self.inner, self.outer = nn.Linear(1, hidden), nn.Linear(hidden, heads)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.bounds import PositiveInt
+from posenc.bounds import PositiveInt, at_least_one
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 
 Layer = TypeVar("Layer", bound=PositionScheme)
@@ -78,9 +78,7 @@ class Forgetting(PerLayer[ForgetGate]):
     causal_only = True
 
     def __init__(self, width: int, heads: int, layers: int) -> None:
-        for name, value in (("width", width), ("heads", heads), ("layers", layers)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
+        at_least_one(width=width, heads=heads, layers=layers)
         super().__init__("gates", (ForgetGate(width, heads) for _ in range(layers)))
 
 
@@ -122,9 +120,13 @@ class Contextual(PerLayer[ContextualTable]):
         head_dim: Dh.
         layers: number of layers, each with its own table.
         longest: P; distances are clamped to P - 1.
+
+    Raises:
+        ValueError: if one of them is below 1.
     """
 
     causal_only = True
 
     def __init__(self, head_dim: PositiveInt, layers: PositiveInt, longest: PositiveInt = 64) -> None:
+        at_least_one(head_dim=head_dim, layers=layers, longest=longest)
         super().__init__("tables", (ContextualTable(head_dim, longest) for _ in range(layers)))

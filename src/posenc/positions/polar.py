@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.bounds import Positive, PositiveInt
+from posenc.bounds import Positive, PositiveInt, at_least_one
 from posenc.positions.base import PositionScheme
 from posenc.positions.tables import AngleTable, frequencies
 
@@ -24,12 +24,16 @@ class Polar(PositionScheme):
         heads: H, query heads.
         head_dim: Dh.
         base: of the frequencies.
+
+    Raises:
+        ValueError: if heads or head_dim is below 1, or the base is not positive.
     """
 
     rotates = False
 
     def __init__(self, heads: PositiveInt, head_dim: PositiveInt, base: Positive = 10_000.0) -> None:
         super().__init__()
+        at_least_one(heads=heads, head_dim=head_dim)
         self.angles = AngleTable(frequencies(2 * head_dim, base))
         self.delta = nn.Parameter(torch.empty(heads, 1, head_dim))
         self.initialise()

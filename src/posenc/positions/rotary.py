@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from posenc.bounds import Fraction
+from posenc.bounds import Fraction, at_least_one, positive
 from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary
 from posenc.positions.base import LayerScheme, PositionScheme
 from posenc.positions.tables import AngleTable, ExactTable, TrainedAngles, frequencies
@@ -86,8 +86,7 @@ class Bounded(Rotary):
         fraction: float = 1.0,
     ) -> None:
         super().__init__(head_dim, base, layout, fraction)
-        if longest < 1:
-            raise ValueError(f"longest={longest} must be at least 1")
+        at_least_one(longest=longest)
         self.angles = AngleTable(math.pi / longest * frequencies(self.rotated, base))
 
 
@@ -98,6 +97,9 @@ class Truncated(Rotary):
 
     Args:
         kept: p, the fraction of planes that is rotated: the fastest. 1 is RoPE, 0 is no positions.
+
+    Raises:
+        ValueError: if kept is not between 0 and 1.
     """
 
     def __init__(
@@ -109,6 +111,8 @@ class Truncated(Rotary):
         kept: Fraction = 0.75,
     ) -> None:
         super().__init__(head_dim, base, layout, fraction)
+        if not 0 <= kept <= 1:
+            raise ValueError(f"kept={kept} must be at least 0 and at most 1")
         theta = frequencies(self.rotated, base)
         theta[round(kept * len(theta)) :] = 0
         self.angles = AngleTable(theta)
@@ -190,9 +194,7 @@ class Xpos(Rotary):
         scale_base: float = 512.0,
     ) -> None:
         super().__init__(head_dim, base, layout, fraction)
-        for name, value in (("gamma", gamma), ("scale_base", scale_base)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name}={value} must be a positive number")
+        positive(gamma=gamma, scale_base=scale_base)
         planes = torch.arange(0, self.rotated, 2, dtype=torch.float64) / self.rotated
         gamma, scale_base = float(gamma), float(scale_base)
         zeta = (planes + gamma) / (1 + gamma)
