@@ -67,7 +67,7 @@ def target(group: str, name: Any) -> Callable[..., Any]:
         raise UserError(f"{group} is not a key; see --help and --cfg job")
     package = GROUPS[group].package
     if re.fullmatch(rf"{re.escape(package)}(\.[a-z]\w*)*\.[A-Za-z]\w*", str(name), re.ASCII):
-        found = _find(*str(name).rpartition(".")[::2])
+        found = _find(str(name))
         if callable(found) and str(getattr(found, "__module__", "")).startswith(package):
             if isinstance(found, type) and (is_protocol(found) or not _may_be(group, found)):
                 raise UserError(f"{group}._target_={name} is not an implementation of {GROUPS[group].interface}")
@@ -84,7 +84,7 @@ def target(group: str, name: Any) -> Callable[..., Any]:
 def _interface(group: str) -> type:
     """The base class or protocol of a group's classes."""
     interface = GROUPS[group].interface
-    found: type = _find(*interface.rpartition(".")[::2]) if interface else object
+    found: type = _find(interface) if interface else object
     return found
 
 
@@ -101,7 +101,9 @@ def _is(group: str, built: Any) -> bool:
     return all(hasattr(built, name) for name in get_protocol_members(interface))
 
 
-def _find(module: str, name: str) -> Any:
+def _find(dotted: str) -> Any:
+    """The attribute of a module with this dotted name; None if there is none."""
+    module, _, name = dotted.rpartition(".")
     try:
         return getattr(import_module(module), name, None)
     except ModuleNotFoundError as error:
@@ -120,28 +122,29 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
         UserError: if the target is not allowed, rejects a value, or does not fit in memory; the message names the key
             with its group.
     """
-    values = configuration[group]
-    call = target(f"{within}{group}", values["_target_"])
-    groups = [key for key in values if f"{within}{group}.{key}" in GROUPS]
-    inner = {key: build(values, key, f"{within}{group}.") for key in groups}
+    values, path = configuration[group], f"{within}{group}"
+    call = target(path, values["_target_"])
+    groups = [key for key in values if f"{path}.{key}" in GROUPS]
+    inner = {key: build(values, key, f"{path}.") for key in groups}
     plain = {key: value for key, value in values.items() if key not in groups and key != "_target_"}
     try:
-        inspect.signature(call).bind(**plain, **inner, **supplied)
+        arguments = dict(**plain, **inner, **supplied)
+        inspect.signature(call).bind(**arguments)
     except TypeError as error:
-        raise UserError(f"{within}{group}._target_={values['_target_']} cannot be called: {error}") from error
+        raise UserError(f"{path}._target_={values['_target_']} cannot be called: {error}") from error
     try:
-        built = call(**plain, **inner, **supplied)
+        built = call(**arguments)
     except ValueError as error:
         key = str(error).partition("=")[0]
-        raise UserError(f"{within}{group}.{error}" if key in values else str(error)) from error
+        raise UserError(f"{path}.{error}" if key in values else str(error)) from error
     except (MemoryError, RuntimeError, OverflowError, TypeError) as error:
         if not isinstance(error, OverflowError) and not out_of_memory(error):
             raise
-        sizes = ", ".join(f"{within}{group}.{key}={value}" for key, value in plain.items() if type(value) is int)
-        raise UserError(f"this does not fit in memory: {sizes or f'{within}{group}'}") from error
-    if not _is(f"{within}{group}", built):
-        what = f"an implementation of {GROUPS[f'{within}{group}'].interface}"
-        raise UserError(f"{within}{group}._target_={values['_target_']} does not return {what}")
+        sizes = ", ".join(f"{path}.{key}={value}" for key, value in plain.items() if type(value) is int)
+        raise UserError(f"this does not fit in memory: {sizes or path}") from error
+    if not _is(path, built):
+        what = f"an implementation of {GROUPS[path].interface}"
+        raise UserError(f"{path}._target_={values['_target_']} does not return {what}")
     return built
 
 
