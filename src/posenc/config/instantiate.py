@@ -149,7 +149,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
 
 
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
-    """Check that the sizes of scheme and attention match the model's, and that an intervention has an effect."""
+    """Check that the sizes of scheme, intervention and attention match the model's."""
     model = configuration["model"]
     sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
         "head_dim": model["width"] // max(1, model["heads"])
@@ -159,14 +159,16 @@ def _check_sizes(configuration: Mapping[str, Any]) -> None:
             given = configuration[group].get(key, size)
             if given != size:
                 raise UserError(f"{group}.{key}={given} must be {size}, as in the model")
-    chosen = configuration["intervention"].get("in_layers")
-    if chosen is not None and not (chosen and all(0 <= layer < model["layers"] for layer in chosen)):
-        allowed = f"one or more of the model's layers, 0 to {model['layers'] - 1}"
-        raise UserError(f"intervention.in_layers={chosen} must be {allowed}")
-    far = [offset for offset in configuration["intervention"].get("offsets", ()) if offset >= configuration["context"]]
-    if far:
-        raise UserError(f"intervention.offsets={far} must be below context={configuration['context']}")
-    start, steps = configuration["intervention"].get("start", 0), configuration["steps"]
+
+
+def _check_effect(intervention: Mapping[str, Any], layers: int, context: int, steps: int) -> None:
+    """Check that an intervention has an effect in the layers, windows and steps of a run."""
+    in_layers, start = intervention.get("in_layers"), intervention.get("start", 0)
+    if in_layers is not None and not (in_layers and all(0 <= layer < layers for layer in in_layers)):
+        allowed = f"one or more of the model's layers, 0 to {layers - 1}"
+        raise UserError(f"intervention.in_layers={in_layers} must be {allowed}")
+    if far := [offset for offset in intervention.get("offsets", ()) if offset >= context]:
+        raise UserError(f"intervention.offsets={far} must be below context={context}")
     if start >= steps:
         raise UserError(f"intervention.start={start} must be below steps={steps}")
 
@@ -194,12 +196,14 @@ def build_model(configuration: Mapping[str, Any], objective: Any) -> Any:
         UserError: if a value is invalid.
     """
     _check_sizes(configuration)
+    layers, context, steps = configuration["model"]["layers"], configuration["context"], configuration["steps"]
+    _check_effect(configuration["intervention"], layers, context, steps)
     _check_memory(configuration, objective.vocab_size)
     return build(
         configuration,
         "model",
         vocab_size=objective.vocab_size,
-        context=configuration["context"],
+        context=context,
         scheme=build(configuration, "intervention", scheme=build(configuration, "pos")),
         attention=build(configuration, "attention"),
         causal=objective.causal,
