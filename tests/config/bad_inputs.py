@@ -287,6 +287,7 @@ WRONG_SWEEPS = [
     train("-m pos=none,rope hydra/launcher=slrum", "did you mean hydra/launcher=slurm"),
     train("-m seed=0,1 hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size=0 must be at least 1"),
     train("-m name=a,b", "name=a,b cannot be swept: the runs of a sweep are compared in one folder"),
+    train("-m +sweep=positions,families", "+sweep=positions,families cannot be swept: a sweep is one command"),
     train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
     train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),

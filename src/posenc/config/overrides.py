@@ -231,6 +231,8 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     for override in overrides:
         if override.is_sweep_override() and override.key_or_group in ("name", "runs"):
             raise UserError(f"{override.input_line} cannot be swept: the runs of a sweep are compared in one folder")
+        if override.is_sweep_override() and override.key_or_group == "sweep":
+            raise UserError(f"{override.input_line} cannot be swept: a sweep is one command")
         if override.key_or_group == "hydra.sweeper.max_batch_size" and re.match(r"0$|-", str(override.value())):
             raise UserError(f"{override.input_line} must be at least 1, or null for all runs")
     fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
