@@ -39,9 +39,9 @@ class Fork:
         theirs = read_mapping(source / "config.yaml")
         try:
             file = _latest(source / "checkpoints", _shared_updates(theirs, experiment))
-            checkpoint, step, free = checkpoint_files.load(file), checkpoint_files.step(file), list(OTHER_LENGTH)
-            if step < min(theirs["attention_every"], experiment.config["attention_every"]):
-                free.append("attention_every")
+            checkpoint, step = checkpoint_files.load(file), checkpoint_files.step(file)
+            measured = step >= min(theirs["attention_every"], experiment.config["attention_every"])
+            free = OTHER_LENGTH if measured else (*OTHER_LENGTH, "attention_every")
             check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in free}})
         except UserError as error:
             raise UserError(f"fork_from={source}: {error}") from error
