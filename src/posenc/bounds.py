@@ -18,7 +18,8 @@ Seed = Annotated[int, Ge(0), Lt(2**32)]  # torch's CPU generator uses no more bi
 
 
 def at_least_one(**values: int) -> None:
-    """
+    """Check the sizes of a class that may be called directly.
+
     Raises:
         ValueError: for the first value below 1.
     """
@@ -28,7 +29,8 @@ def at_least_one(**values: int) -> None:
 
 
 def positive(**values: float) -> None:
-    """
+    """Likewise, for real numbers.
+
     Raises:
         ValueError: for the first value that is not a positive finite number.
     """

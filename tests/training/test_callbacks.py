@@ -30,7 +30,7 @@ def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_pat
     assert saved == [2, 4, 6]
 
 
-def test_the_best_checkpoint_is_written_before_the_last_one_which_is_not_resumed_before_the_end(tmp_path):
+def test_the_best_checkpoint_is_written_before_the_regular_one(tmp_path):
     metrics: Any = SimpleNamespace(just_validated=lambda _: True, lowest=lambda: True, check_finite=print, sync=print)
     signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
     timer: Any = SimpleNamespace(within=nullcontext)

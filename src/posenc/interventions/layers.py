@@ -28,16 +28,13 @@ class OnlyLayers(Intervention):
         super().__init__(scheme)
         if not in_layers or any(layer < 0 for layer in in_layers):
             raise ValueError(f"in_layers={list(in_layers)} must be one or more integers, each at least 0")
-        inner = scheme
-        while (encoding := inner.encoding(torch.arange(1))) is None and isinstance(inner, Intervention):
-            inner = inner.scheme  # the encoding inside FollowingAmplitude
-        if encoding is not None:
+        if scheme.encoding(torch.arange(1)) is not None:
             raise ValueError(
                 "only_layers needs a scheme that acts in the layers, such as pos=rope: "
-                f"{type(inner).__name__} adds to the embeddings"
+                f"{type(scheme).__name__} adds to the embeddings"
             )
         if without := [index for index in in_layers if type(scheme.layer(index)) is PositionScheme]:
-            raise ValueError(f"in_layers={list(in_layers)} must be layers with positions, not {without}")
+            raise ValueError(f"in_layers={list(in_layers)} must be layers with positions: {without} has none")
         self.in_layers, self.without = tuple(in_layers), PositionScheme()
         used = {id(weight) for index in in_layers for weight in scheme.layer(index).parameters()}
         for weight in scheme.parameters():
