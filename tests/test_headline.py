@@ -10,7 +10,9 @@ import pytest
 from scipy import stats
 
 from posenc.analysis.claim_map import FAMILIES, Point, advantage, trend
+from posenc.analysis.held_out import held_out
 from posenc.analysis.levels import levels_of_arm
+from posenc.analysis.results import BlockRow
 from posenc.analysis.study import Study
 from posenc.analysis.why import effect
 from posenc.report import formatting
@@ -65,6 +67,22 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     least, most = sorted(-point.gap for point in (behind, longest) if point.gap is not None)
     assert f"the sinusoid ends lower, by {least:.2f} to {most:.2f} nats per byte" in README
     assert f"| {crossing.tokens / 1e6:.1f}M | {listed(crossing.losses.values(), 3)} (" in RESULTS
+
+
+def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside_it():
+    points = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
+    stated: list[str] = []
+    for on_test, on_validation in points:
+        assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
+        losses, own = (", ".join(f"{loss:.3f}" for loss in ends.values()) for ends in (on_test.losses, on_test.own))
+        ratios = [formatting.interval(point.advantage, 2) for point in (on_test, on_validation)]
+        tokens = f"{on_test.tokens / 1e6:.1f}M"
+        assert f"| {tokens} | {losses} | {own} | {' | '.join(ratios)} |" in RESULTS
+        assert on_test.advantage.interval is not None
+        fewer = " times fewer tokens" if not stated else ""
+        low, high = on_test.advantage.interval
+        stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) after {tokens}")
+    assert " and ".join(stated) in README
 
 
 def test_the_ratio_on_the_king_james_bible_is_in_readme():
