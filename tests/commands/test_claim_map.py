@@ -282,6 +282,7 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
         {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003"},
         {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003", "units": [9]},
         {"arms": ["pos=rope", "pos=sinusoidal optim.lr=0.006"], "alternative": "replication", "seeds": [3]},
+        {"arms": ["pos=rope"], "alternative": "replication", "seeds": [3], "units": [4]},
     ]
     shared = {"experiment": "claim_map", "precision": "32-true", "search_seeds": [9]}
     plan = {**shared, "unit": 10, "units": [1], "seeds": [0], "blocks": blocks}
@@ -293,8 +294,8 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.006)]
     assert {name: [(one.lr, one.seed) for one in group] for name, group in alternatives.items()} == {
         "sinusoidal, learning rate 0.003": [(0.003, 0), (0.003, 0)],
-        "replication": [(0.003, 3), (0.006, 3)],  # of both arms: compared with each other
-        "rope, replication": [(0.003, 3)],
+        "replication": [(0.003, 3), (0.006, 3), (0.003, 3)],  # of both arms: compared with each other
+        "rope, replication": [(0.003, 3), (0.003, 3)],
         "sinusoidal, replication": [(0.006, 3)],
     }
 

@@ -81,24 +81,30 @@ class Point:
 def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
     """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name.
 
-    An alternative of both arms, as a replication is, is also one under its own name: they are compared with each other.
+    An alternative that has both arms in a block, as a replication has, is also one under its own name, with all of its
+    blocks: these runs are compared with each other.
     A result with hyperparameters that no block of the plan asks for is in neither.
     """
     results = [result for result in study.on(corpus) if result.setting == BACKBONE]
     left = {result.key: result.seed for result in results}
     backbone: set[Key] = set()
-    alternatives: dict[str, list[Result]] = {}
+    named: dict[str, list[list[Result]]] = {}
     for block in study.plan["blocks"]:
         if "alternative" in block:
             found = study.of_block(block, corpus)
-            if {ARM, BASELINE} <= {result.pos for result in found}:
-                alternatives.setdefault(block["alternative"], []).extend(found)
+            named.setdefault(block["alternative"], []).append(found)
             for result in found:
-                alternatives.setdefault(f"{result.pos}, {block['alternative']}", []).append(result)
                 left.pop(result.key, None)
         elif set(left.values()).intersection(block["seeds"]):  # looking takes seconds: the block's arms are composed
             backbone |= left.keys() & {result.key for result in study.of_block(block, corpus)}
             left = {key: seed for key, seed in left.items() if key not in backbone}
+    alternatives: dict[str, list[Result]] = {}
+    for name, blocks in named.items():
+        of_name = [result for found in blocks for result in found]
+        if any({ARM, BASELINE} <= {result.pos for result in found} for found in blocks):
+            alternatives[name] = of_name
+        for result in of_name:
+            alternatives.setdefault(f"{result.pos}, {name}", []).append(result)
     return [result for result in results if result.key in backbone], alternatives
 
 
