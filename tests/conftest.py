@@ -36,6 +36,13 @@ LONGEST = ("faults", "slurm", "devices", "report", "command_line", "run", "logge
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """What a test draws from torch's global generator is the same in every run, so that a failure can be repeated."""
+    if torch := sys.modules.get("torch"):  # not imported for a test that does without
+        torch.manual_seed(0)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first: a worker that starts on one near the end keeps the others waiting."""
     items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)

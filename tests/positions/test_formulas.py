@@ -71,7 +71,7 @@ def test_the_frequencies_are_trained_by_the_gradient_of_the_logits():
 def test_a_rate_of_kerple_below_its_minimum_can_rise_again():
     scheme = Kerple(HEADS)
     with torch.no_grad():
-        scheme.r1[0] = 0.005
+        scheme.r1[0], scheme.r2[0] = 0.005, 0.5  # r2 is drawn, seldom below the minimum too
     scheme.bias(torch.arange(4)).sum().backward()
     assert scheme.bias(torch.arange(4))[0, 3, 0].item() == pytest.approx(
         -0.01 * math.log1p(3 * scheme.r2[0].item()), rel=1e-5
