@@ -25,8 +25,8 @@ from posenc.config.compose import composed
 from posenc.config.files import CONF, choices_in
 from posenc.data.batches import validation_noise
 from posenc.errors import UserError, first_line
-from posenc.evaluation.copying import own_windows
 from posenc.evaluation.load import load
+from posenc.evaluation.losses import own_windows
 from posenc.model import Transformer
 from posenc.objectives.objective import Objective
 from posenc.training.accelerator import Hardware
@@ -150,7 +150,7 @@ def compare_runs(folders: Sequence[Path], cache: Path, hardware: Hardware) -> It
     for run in sorted(file.parent for folder in folders for file in folder.rglob("summary.json")):
         trained = load(run)
         tokens = trained.split(cache, "valid")
-        windows = own_windows(trained, tokens)[:WINDOWS, : trained.config["context"] + trained.objective.lookahead]
+        windows = own_windows(trained, tokens)[:WINDOWS]
         batch = trained.objective.inputs_and_targets(
             windows, validation_noise(tokens, windows, trained.objective.noise_per_token)
         )

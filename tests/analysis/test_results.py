@@ -4,19 +4,15 @@ import math
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from posenc.analysis.results import (
     BACKBONE,
     SEARCH,
-    NGramRow,
-    ShareRow,
     defaults,
     head_rows,
     key_of,
     result_of,
     share_rows,
-    table,
 )
 from posenc.analysis.study import Study
 from tests.analysis.synthetic import run
@@ -103,20 +99,3 @@ def test_the_share_of_a_run_is_that_of_its_first_and_last_validation_and_without
     assert (row.key, row.first, row.last) == (result.key, 0.9, 0.4)
     (tmp_path / "metrics.csv").write_text("step,position_share\n10,\n20,nan\n")
     assert share_rows(one, result) == []
-
-
-def test_a_setting_that_differs_is_described_by_the_block_of_the_plan_that_has_it_first():
-    changes = Study(ROOT / "results/claim-map").changes
-    assert changes["model.width=64"] == "half the width"
-    assert changes["context=64 batch_size=64"] == "windows of 64"
-    assert changes["batch_size=64"] == "four times the batch"
-
-
-def test_a_table_of_a_study_has_its_rows_by_corpus(tmp_path):
-    plan = {"experiment": "claim_map", "precision": "32-true", "search_seeds": [], "blocks": []}
-    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
-    rows = [NGramRow("wiki", 2, 2.5), NGramRow("bible", 2, 2.1), NGramRow("wiki", 3, 2.2)]
-    (tmp_path / "ngrams.csv").write_text(table(NGramRow, rows))
-    study = Study(tmp_path)
-    assert study.rows("ngrams.csv", NGramRow, "wiki") == [rows[0], rows[2]]
-    assert study.rows("shares.csv", ShareRow, "wiki") == []
