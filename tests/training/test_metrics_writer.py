@@ -100,19 +100,6 @@ def test_a_row_in_which_a_run_was_stopped_has_the_seconds_from_before(tmp_path, 
     assert (resumed.metrics.row["seconds"], resumed.metrics.row["tokens_per_s"]) == (3, 16)
 
 
-def test_validation_batches_count_by_their_share_of_the_targets_and_padding_not_at_all(tmp_path):
-    run = Run(tmp_path)
-    run.train(*LOSSES)
-    run.trainer.strategy = SimpleNamespace(reduce=lambda moments, **_: moments)
-    run.trainer.precision_plugin = SimpleNamespace(forward_context=nullcontext)
-    run.module.val_dataloader = lambda: [
-        (torch.tensor(loss), None, share) for loss, share in ((1, 0.25), (2, 0.75), (9, 0))
-    ]
-    run.module.validation_step = lambda batch, _: batch[0] * batch[2]
-    measured = run.metrics._validate(run.trainer, run.module)
-    assert measured == {"val_loss": 1.75, "val_loss_se": pytest.approx((0.25 * 1 + 0.75 * 4 - 1.75**2) ** 0.5)}
-
-
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_loss_that_is_not_finite_is_reported_with_its_step(step, tmp_path):
     run = Run(tmp_path)
@@ -160,18 +147,12 @@ def test_the_peak_is_that_of_all_ranks(tmp_path, monkeypatch):
     assert run.metrics.mfu_per_token == 50 / (100 * run.trainer.world_size)
 
 
-def test_after_the_last_step_a_signal_postpones_no_validation(tmp_path):
-    run = Run(tmp_path)
-    run.train(*LOSSES)
-    run.trainer.strategy = SimpleNamespace(reduce=lambda moments, **_: moments)
-    run.trainer.precision_plugin = SimpleNamespace(forward_context=nullcontext)
-    run.module.val_dataloader = lambda: [(torch.tensor(2.0), None, 1.0)]
-    run.module.validation_step = lambda batch, _: batch[0] * batch[2]
-    metrics: Any = run.metrics
-    metrics.signals.asked = 15
-    for steps, measured in ((4, None), (3, {"val_loss": 2.0})):
+def test_a_signal_postpones_a_validation_except_after_the_last_step(tmp_path):
+    metrics: Any = Run(tmp_path).metrics
+    metrics.row, metrics.signals.asked = {"step": 3}, 15
+    for steps, postponed in ((4, True), (3, False)):
         metrics.settings.steps = steps
-        assert metrics._validate(run.trainer, run.module) == measured
+        assert metrics._stopping() is postponed
 
 
 def test_a_postponed_validation_is_no_validation(tmp_path):

@@ -1,11 +1,12 @@
-"""The comparison of a sweep's runs: which are comparable, up to which step, and the results."""
+"""The comparison of a sweep's runs."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from posenc.analysis.arms import Arm, Threshold, build_arm
 from posenc.analysis.attention_heads import HeadAnalysis, NGramBaseline, analyse_heads, ngram_baseline
+from posenc.analysis.comparable import comparable_runs
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.extrapolation import Extrapolation, extrapolation
 from posenc.analysis.published import Reproduction, reproduction
@@ -22,9 +23,6 @@ MIN_VALIDATIONS = 4
 
 TUNED = ("optim", "pos", "schedule")
 """Groups that a search may tune for each scheme; anything else must be the same for all."""
-
-Schemes = Mapping[str, Sequence[Run]]
-"""The runs of each scheme."""
 
 
 @dataclass(frozen=True)
@@ -112,44 +110,35 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
 
 
 def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep, busy: bool) -> Panel:
-    schemes, repeated = _by_scheme(runs)
-    excluded = _differences(schemes, baseline, TUNED if sweep.search else ("pos",))
-    comparable = {scheme: runs for scheme, runs in schemes.items() if scheme not in excluded}
-    budget, compared, provisional = _budget(comparable, baseline)
-    within = {
-        scheme: [run for run in comparable[scheme] if run.curve["step"][0] <= budget <= run.last_step]
-        for scheme in compared
-    }
-    kept = {scheme: [run.until(budget) for run in runs] for scheme, runs in within.items() if runs}
-    early = provisional and min(len(run.curve["step"]) for runs in kept.values() for run in runs) < MIN_VALIDATIONS
-    lost = {scheme: _diverged(sweep.diverged, of[0]) for scheme, of in kept.items()}
-    shared = () if early else kept.get(baseline, ())
-    arms = [build_arm(scheme, of, shared, budget, lost[scheme], lost.get(baseline, 0)) for scheme, of in kept.items()]
-    own = sorted(arms, key=_final_loss)
-    for scheme in excluded:
-        started = [run.until(budget) for run in schemes[scheme] if run.curve["step"][0] <= budget]
-        arms += [Arm(scheme, tuple(started))] if started else []
-    arms.sort(key=_final_loss)
+    found = comparable_runs(runs, baseline, TUNED if sweep.search else ("pos",))
+    validations = (len(run.curve["step"]) for of_scheme in found.kept.values() for run in of_scheme)
+    early = found.provisional and min(validations) < MIN_VALIDATIONS
+    lost = {scheme: _diverged(sweep.diverged, of_scheme[0]) for scheme, of_scheme in found.kept.items()}
+    shared = () if early else found.kept.get(baseline, ())
+    own = [
+        build_arm(scheme, of_scheme, shared, found.budget, lost[scheme], lost.get(baseline, 0))
+        for scheme, of_scheme in found.kept.items()
+    ]
+    own.sort(key=_final_loss)
+    excluded = [Arm(scheme, tuple(of_scheme)) for scheme, of_scheme in found.excluded.items()]
+    arms = sorted([*own, *excluded], key=_final_loss)
     machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
     ngram = ngram_baseline(run for arm in own for run in arm.runs)
     return Panel(
         setting=setting,
         baseline=baseline,
-        budget=budget,
-        provisional=provisional,
+        budget=found.budget,
+        provisional=found.provisional,
         arms=tuple(arms),
         comparable=tuple(own),
         tuned=bool(sweep.search),
         one_machine=len(machines) < 2 and not busy,
-        notices=(
-            *repeated, *_excluded(excluded), *_unfinished(comparable, kept),
-            *_not_compared(arms, kept, baseline, early), *_about_seconds(machines, busy),
-        ),
+        notices=(*found.notices, *_not_compared(arms, own, baseline, early), *_about_seconds(machines, busy)),
         ngram=ngram,
         heads=analyse_heads(own, ngram),
         extrapolation=extrapolation(own),
-        reproduction=None if provisional else reproduction(own, baseline, budget),
-    )  # fmt: skip
+        reproduction=None if found.provisional else reproduction(own, baseline, found.budget),
+    )
 
 
 def _final_loss(arm: Arm) -> float:
@@ -165,24 +154,16 @@ def _diverged(diverged: Sequence[Run], run: Run) -> int:
     )
 
 
-def _unfinished(schemes: Schemes, compared: Collection[str]) -> Iterator[str]:
-    for run in (run for every in schemes.values() for run in every if not run.finished):
-        yield f"{run.name} is not finished: step {run.last_step} of {run.budget}"
-    for scheme in schemes:
-        if scheme not in compared:
-            yield f"{scheme} is not compared until one of its runs is finished"
-
-
-def _not_compared(arms: Sequence[Arm], kept: Schemes, baseline: str, early: bool) -> Iterator[str]:
-    """Why there is no speed-up, or no verdict."""
-    if baseline not in kept:
+def _not_compared(arms: Sequence[Arm], own: Sequence[Arm], baseline: str, early: bool) -> Iterator[str]:
+    """Why there is no speed-up, or no verdict; `own` are the comparable arms."""
+    if baseline not in {arm.scheme for arm in own}:
         others = ", ".join(arm.scheme for arm in arms)
         yield f"the baseline {baseline} is missing (found {others}): no speed-up can be computed"
     elif early:
         yield f"fewer than {MIN_VALIDATIONS} validations so far: no speed-up yet"
     else:
-        for arm in arms:
-            if arm.scheme in kept and arm.headline is None:
+        for arm in own:
+            if arm.headline is None:
                 yield f"{arm.scheme} and {baseline} share no seed: no speed-up can be computed"
     seeds = max(len(arm.runs) for arm in arms)
     if seeds < SEEDS_FOR_A_VERDICT:
@@ -194,60 +175,3 @@ def _about_seconds(machines: Sequence[str], busy: bool) -> Iterator[str]:
         yield f"seconds are not comparable: the runs were on {', '.join(machines)}"
     if busy:
         yield "seconds and tokens/s are not comparable: the machine did other work during the runs"
-
-
-def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
-    """The runs of each scheme, the newest finished one per seed, and a notice for each duplicate."""
-    used: dict[tuple[str, int], Run] = {}
-    # Runs of one day differ in the number at the end of their directories' names.
-    for run in sorted(runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source), run.source)):
-        used[run.scheme, run.seed] = run
-    schemes: dict[str, dict[int, Run]] = {}
-    notices = []
-    for run in sorted(runs, key=lambda run: (run.seed, not run.finished)):
-        kept = used[run.scheme, run.seed]
-        if run is kept:
-            schemes.setdefault(run.scheme, {})[run.seed] = run
-        else:
-            notices.append(f"{run.name} exists more than once; {kept.source}, the newest, is used")
-    return {scheme: list(seeds.values()) for scheme, seeds in schemes.items()}, notices
-
-
-def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[str, str]:
-    """Why each scheme that differs from the baseline in other groups than its own cannot be compared with it.
-
-    Without the baseline every scheme is compared with the first.
-    """
-    reference = baseline if baseline in schemes else next(iter(schemes))
-    merged = {
-        scheme: {key: value for run in runs for key, value in run.setting.items()} for scheme, runs in schemes.items()
-    }
-    excluded: dict[str, str] = {}
-    for key in sorted({key for setting in merged.values() for key in setting}):
-        values = {scheme: setting[key] for scheme, setting in merged.items() if key in setting}
-        if key.partition(".")[0] in own:
-            continue
-        ours = values.get(reference)
-        for scheme, value in values.items():
-            if reference in values and str(value) != str(ours):
-                reason = f"cannot be compared with {reference}: {key} is {value}, and {ours} for {reference}"
-                excluded.setdefault(scheme, reason)
-    return excluded
-
-
-def _excluded(reasons: Mapping[str, str]) -> Iterator[str]:
-    """A notice for each reason, with the schemes it applies to."""
-    for reason in dict.fromkeys(reasons.values()):
-        yield f"{', '.join(scheme for scheme, own in reasons.items() if own == reason)} {reason}"
-
-
-def _budget(schemes: Schemes, baseline: str) -> tuple[int, list[str], bool]:
-    """The number of steps to compare, the schemes that have reached it, and whether the comparison is provisional.
-
-    If the baseline and another scheme are finished, the finished schemes are compared in full; otherwise all are, up to
-    the step that the furthest run of each has reached.
-    """
-    finished = [scheme for scheme, runs in schemes.items() if any(run.finished for run in runs)]
-    complete = len(finished) == len(schemes) or (baseline in finished and len(finished) > 1)
-    compared = finished if complete else list(schemes)
-    return min(max(run.last_step for run in schemes[scheme]) for scheme in compared), compared, not complete

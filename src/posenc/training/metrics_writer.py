@@ -1,4 +1,4 @@
-"""Validation, and the rows of metrics.csv and attention.csv."""
+"""The rows of metrics.csv and attention.csv."""
 
 import math
 import time
@@ -18,6 +18,7 @@ from posenc.training.attention_probe import PROBE_COLUMNS, AttentionProbe
 from posenc.training.efficiency import flops_per_token, peak_flops
 from posenc.training.signals import Signals
 from posenc.training.timer import LOGGING, LOOP, PROBE, TRAINING, VALIDATION, Timer
+from posenc.training.validation import validate
 
 Row = dict[str, Any]
 
@@ -170,9 +171,10 @@ class MetricsWriter(Callback):
         """Validate if it is due, and write the row; both stay pending if the run is being stopped."""
         if self.row["step"] % self.settings.eval_every == 0:
             with self.timer.within(VALIDATION):
-                measured = self._validate(trainer, pl_module)
+                measured = validate(trainer, pl_module, self.row["train_loss"], self._stopping)
             if measured is None:
                 return
+            self._require_finite("validation loss", measured["val_loss"], self.row["step"], pl_module)
             self.row |= measured
             self._probe(trainer, pl_module)
         self._pending = False
@@ -183,31 +185,9 @@ class MetricsWriter(Callback):
                     logger.log_metrics(self.row, step=self.row["step"])
                 self.show(self.row)
 
-    @torch.no_grad()
-    def _validate(self, trainer: Trainer, pl_module: Any) -> dict[str, float] | None:
-        """Mean loss over all validation windows and its standard error; None if a signal postpones it.
-
-        The standard error is over batches, weighted by their number of targets; undefined for a single batch.
-
-        Raises:
-            RunError: if the loss is NaN or infinite.
-        """
-        near = self.row["train_loss"]  # mean squares of the losses themselves would cancel in fp32
-        moments = torch.zeros(4, device=pl_module.device)  # mean; mean and mean square minus `near`; number of batches
-        for batch in pl_module.val_dataloader():
-            # After the last step the run is not resumed, so the validation cannot be postponed.
-            if self.signals.asked is not None and self.row["step"] < self.settings.steps:
-                return None
-            with trainer.precision_plugin.forward_context():
-                part = pl_module.validation_step(batch, 0)
-            if share := batch[2]:
-                apart = part - share * near
-                moments += torch.stack([part, apart, apart.square() / share, torch.ones_like(part)])
-        loss, first, second, batches = trainer.strategy.reduce(moments, reduce_op="sum").tolist()
-        self._require_finite("validation loss", loss, self.row["step"], pl_module)
-        if batches == 1:
-            return {"val_loss": loss}
-        return {"val_loss": loss, "val_loss_se": math.sqrt(max(0.0, second - first**2) / (batches - 1))}
+    def _stopping(self) -> bool:
+        """Whether a signal postpones the validation; not after the last step, since no run resumes there."""
+        return self.signals.asked is not None and self.row["step"] < self.settings.steps
 
     def _probe(self, trainer: Trainer, pl_module: Any) -> None:
         """Measure the position encoding's share of the input and, if they are due, the attention heads."""
