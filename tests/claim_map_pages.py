@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 
-from posenc.analysis.claim_map import backbone_of
+from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.results import Result
 from posenc.analysis.study import Study
 from tests.conftest import ROOT

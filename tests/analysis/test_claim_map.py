@@ -9,7 +9,6 @@ from scipy import stats
 from posenc.analysis.claim_map import (
     Point,
     advantage,
-    advantage_with,
     finite,
     growth,
     off_plateau,
@@ -262,30 +261,6 @@ def test_an_invalid_loss_is_refused(loss, tmp_path):
     (tmp_path / "runs.csv").write_text(table(Result, [replace(backbone()[0], val_loss=loss)]))
     with pytest.raises(UserError, match=r"runs.csv, row 1, column val_loss cannot be read"):
         read_results(tmp_path / "runs.csv")
-
-
-@pytest.mark.parametrize("pos", ["rope", "sinusoidal"])
-def test_an_alternative_of_either_arm_is_compared_at_its_own_seeds_and_budgets(pos):
-    runs = backbone()
-    found = [
-        replace(run, val_loss=run.val_loss * 0.99)
-        for run in runs
-        if (run.pos, run.seed, run.tokens) == (pos, 1, 16 * UNIT)
-    ]
-    (point,) = advantage_with(runs, found)
-    assert (point.tokens, list(point.losses)) == (16 * UNIT, [1])
-    (before,) = (one for one in advantage(runs, "rope", "sinusoidal") if one.tokens == 16 * UNIT)
-    assert (point.by_seed[1] > before.by_seed[1]) == (pos == "rope")
-
-
-def test_an_alternative_of_another_scheme_is_compared_in_place_of_the_baseline():
-    runs = backbone()
-    learned = [replace(run, pos="learned") for run in runs if run.pos == "sinusoidal"]
-    found = [replace(run, val_loss=run.val_loss * 0.99) for run in learned if run.tokens == 16 * UNIT]
-    (point,) = advantage_with([*runs, *learned], found)
-    assert point.losses == {run.seed: run.val_loss for run in found}
-    before = advantage([*runs, *learned], "rope", "learned")[-1]
-    assert point.advantage.value < before.advantage.value
 
 
 def test_growth_leaves_out_budgets_on_the_plateau():

@@ -12,7 +12,7 @@ from statistics import fmean
 import pytest
 import yaml
 
-from posenc.analysis.claim_map import backbone_of
+from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.results import SEARCH, BlockRow, CopyingRow, DistanceRow, Result, table
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main

@@ -2,8 +2,9 @@ import math
 import re
 from dataclasses import replace
 
-from posenc.analysis.claim_map import FAMILIES, Point, advantage, backbone_of
+from posenc.analysis.claim_map import FAMILIES, Point, advantage
 from posenc.analysis.convergence import Estimate
+from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.held_out import held_out
 from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study

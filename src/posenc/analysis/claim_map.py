@@ -13,8 +13,7 @@ import numpy as np
 from scipy import stats
 
 from posenc.analysis.convergence import CONFIDENCE, SEEDS_FOR_A_VERDICT, Estimate, reached, speed_up
-from posenc.analysis.results import BACKBONE, Key, Result
-from posenc.analysis.study import Study
+from posenc.analysis.results import Result
 from posenc.errors import UserError
 
 ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
@@ -76,53 +75,6 @@ class Point:
         """N, or a bound of it: the geometric mean over seeds, with its bound for a seed that has no N."""
         values = [{math.inf: self.above, 0: self.below}.get(value, value) for value in self.by_seed.values()]
         return math.exp(np.log(values).mean())
-
-
-def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
-    """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name.
-
-    An alternative that has both arms in a block, as a replication has, is also one under its own name, with all of its
-    blocks: these runs are compared with each other.
-    A result with hyperparameters that no block of the plan asks for is in neither.
-    """
-    results = [result for result in study.on(corpus) if result.setting == BACKBONE]
-    left = {result.key: result.seed for result in results}
-    backbone: set[Key] = set()
-    named: dict[str, list[list[Result]]] = {}
-    for block in study.plan["blocks"]:
-        if "alternative" in block:
-            found = study.of_block(block, corpus)
-            named.setdefault(block["alternative"], []).append(found)
-            for result in found:
-                left.pop(result.key, None)
-        elif set(left.values()).intersection(block["seeds"]):  # looking takes seconds: the block's arms are composed
-            backbone |= left.keys() & {result.key for result in study.of_block(block, corpus)}
-            left = {key: seed for key, seed in left.items() if key not in backbone}
-    alternatives: dict[str, list[Result]] = {}
-    for name, blocks in named.items():
-        of_name = [result for found in blocks for result in found]
-        if any({ARM, BASELINE} <= {result.pos for result in found} for found in blocks):
-            alternatives[name] = of_name
-        for result in of_name:
-            alternatives.setdefault(f"{result.pos}, {name}", []).append(result)
-    return [result for result in results if result.key in backbone], alternatives
-
-
-def replaced(backbone: Sequence[Result], alternative: Sequence[Result]) -> list[Result]:
-    """The backbone with an alternative to some of its runs; of the baseline only the seeds and budgets of these."""
-    at = {(result.seed, result.tokens) for result in alternative}
-    results = {(result.pos, result.seed, result.tokens): result for result in (*backbone, *alternative)}
-    baseline = _baseline(alternative)
-    return [result for result in results.values() if result.pos != baseline or (result.seed, result.tokens) in at]
-
-
-def advantage_with(backbone: Sequence[Result], alternative: Sequence[Result]) -> tuple[Point, ...]:
-    """N(D) with an alternative to some runs of the arm or of the baseline, or over another scheme with these runs."""
-    return advantage(replaced(backbone, alternative), ARM, _baseline(alternative))
-
-
-def _baseline(alternative: Iterable[Result]) -> str:
-    return next((result.pos for result in alternative if result.pos != ARM), BASELINE)
 
 
 def tokens_to(budgets: Mapping[int, float], loss: float) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.analysis.claim_map import ARM, replaced
+from posenc.analysis.claim_map import ARM
+from posenc.analysis.corpus_map import replaced
 from posenc.analysis.results import BlockRow, Key, Result
 from posenc.errors import UserError
 

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def unplanned(study: "Study") -> list[str]:
     """The runs in the backbone's setting with hyperparameters, a seed or a budget that no block of the plan has."""
-    from posenc.analysis.claim_map import backbone_of
+    from posenc.analysis.corpus_map import backbone_of
     from posenc.analysis.results import BACKBONE
 
     drawn = set()

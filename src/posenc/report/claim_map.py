@@ -6,21 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from posenc.analysis.claim_map import (
-    ARM,
-    BASELINE,
-    OTHERS,
-    Point,
-    advantage,
-    advantage_with,
-    backbone_of,
-    growth,
-    trend,
-)
+from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, growth, trend
+from posenc.analysis.corpus_map import CorpusMap, corpus_map
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import (
-    BACKBONE,
-    SEARCH,
     BlockRow,
     CopyingRow,
     CurveRow,
@@ -32,8 +21,9 @@ from posenc.analysis.results import (
 )
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
-from posenc.report import claim_map_figures, figures, formatting, search
+from posenc.report import figures, formatting, search
 from posenc.report.claim_map_curves import differences
+from posenc.report.claim_map_figures import advantages
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
 from posenc.report.claim_map_reversals import reversed_order
@@ -61,33 +51,61 @@ def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
     for corpus in study.corpora:
-        backbone, alternatives = backbone_of(study, corpus)
-        unit = min((result.tokens for result in backbone), default=0)
-        text += [f"## {study.title(corpus)}", *_backbone(study, corpus, backbone, alternatives, unit)]
-        for tokens in sorted({result.tokens for result in backbone if result.pos not in (ARM, BASELINE)}):
-            text += [f"### Every scheme with {tokens:,} tokens per run", schemes(backbone, tokens, unit)]
-        text += on_test_split(held_out(backbone, alternatives, study.rows("test.csv", BlockRow, corpus)), unit)
-        text += validation_error(backbone, alternatives, study.rows("blocks.csv", BlockRow, corpus))
+        found = corpus_map(study, corpus)
+        text += [f"## {study.title(corpus)}", *_ratios(study, corpus, found)]
+        for tokens in sorted({result.tokens for result in itertools.chain(*found.others.values())}):
+            text += [f"### Every scheme with {tokens:,} tokens per run", schemes(found.backbone, tokens, found.unit)]
+        on_test = held_out(found.backbone, found.alternatives, study.rows("test.csv", BlockRow, corpus))
+        text += on_test_split(on_test, found.unit)
+        text += validation_error(found.backbone, found.alternatives, study.rows("blocks.csv", BlockRow, corpus))
         text += copying(study.rows("copying.csv", CopyingRow, corpus))
         text += distances(study.rows("distances.csv", DistanceRow, corpus))
         text += removed_heads(study.rows("removed_heads.csv", RemovedHeadRow, corpus))
-        text += _within(study, corpus, backbone)
+        text += _within(study, corpus, found)
         text += position_shares(study.rows("shares.csv", ShareRow, corpus))
-        for tokens, trials in searches(study.on(corpus)).items():
-            text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
-            if max(map(len, trials.values())) > 4:  # few are read from the table
-                name = f"search-{corpus}-{tokens}.png"
-                of_budget = [result for result in backbone if result.tokens == tokens]
-                chosen = {(result.pos, result.lr, result.scale, result.base) for result in of_budget}
-                figures.save(search.figure(trials, chosen), study.folder / name)
-                text += [f"![Expected best of k trials]({name})"]
+        text += _searches(study, corpus, found)
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
     return file
 
 
-def _within(study: Study, corpus: str, backbone: Sequence[Result]) -> list[str]:
+def _ratios(study: Study, corpus: str, found: CorpusMap) -> list[str]:
+    """Plot the final losses and N over the tokens of one corpus; returns the paragraphs on them."""
+    several = {other: points for other, points in found.against.items() if len(points) > 1}  # else in schemes()
+    named = {f"against {other}": points for other, points in several.items()}
+    named |= {f"with {name}": points for name, points in found.instead.items()}
+    written = write_up(found.results, found.points, named, found.unit)
+    if not found.points:
+        return written
+    ngrams = {row.order: row.val_loss for row in study.rows("ngrams.csv", NGramRow, corpus)}
+    hollow = {name: runs for name, runs in found.alternatives.items() if len({run.pos for run in runs}) == 1}
+    hollow |= found.others
+    figures.save(losses(found.both, found.points, hollow), study.folder / f"losses-{corpus}.png")
+    written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
+    if (behind := reversed_order(found.both, found.points, hollow)) is not None:
+        figures.save(behind, study.folder / f"reversed-{corpus}.png")
+        written.append(f"![Final losses where the baseline ends lower](reversed-{corpus}.png)")
+    if sum(point.has_ratio for point in found.points) > 1:  # else a map has nothing to show
+        drawn = advantages(found.points, several, _in_other_settings(study, found), ngrams)
+        figures.save(drawn, study.folder / f"{corpus}.png")
+        written.append(f"![N against baseline tokens]({corpus}.png)")
+    return [*written, *levels(found.backbone, ngrams), *one_factor(found.changed, found.unit)]
+
+
+def _in_other_settings(study: Study, found: CorpusMap) -> dict[str, dict[str, Sequence[Point]]]:
+    """N(D) where something differs from the map, by heading and by what differs."""
+    factors: dict[str, Sequence[Point]] = {
+        study.changes.get(setting) or setting: advantage(runs, ARM, BASELINE) for setting, runs in found.changed.items()
+    }
+    factors |= {f"against {other}": points for other, points in found.against.items() if len(points) == 1}
+    return {
+        "Other hyperparameters or seeds of an arm": dict(sorted(found.instead.items())),
+        "One difference": factors,
+    }
+
+
+def _within(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     """Plot the longest runs of other schemes beside those of the two; returns the paragraphs."""
-    longest = max((result.tokens for result in backbone if result.pos not in (ARM, BASELINE)), default=0)
+    longest = max((result.tokens for result in itertools.chain(*found.others.values())), default=0)
     drawn = differences([row for row in study.rows("curves.csv", CurveRow, corpus) if row.tokens == longest])
     if drawn is None:
         return []
@@ -96,45 +114,18 @@ def _within(study: Study, corpus: str, backbone: Sequence[Result]) -> list[str]:
     return [f"### Within the runs of {longest:,} tokens", WITHIN, f"![Loss minus RoPE's]({name})"]
 
 
-def _backbone(
-    study: Study, corpus: str, backbone: Sequence[Result], alternatives: Mapping[str, Sequence[Result]], unit: int
-) -> list[str]:
-    """Plot N over the tokens of one corpus, with all results of its plan; returns the paragraphs on it."""
-    planned = {result.key for result in itertools.chain(backbone, *alternatives.values())}
-    results = [result for result in study.on(corpus) if result.setting != BACKBONE or result.key in planned]
-    points = advantage(backbone, ARM, BASELINE)
-    against = {other: advantage(backbone, ARM, other) for other in OTHERS}
-    others = {other: found for other, found in against.items() if len(found) > 1}  # else in schemes()
-    instead = {name: advantage_with(backbone, found) for name, found in alternatives.items()}
-    named = {f"against {other}": found for other, found in others.items()}
-    written = write_up(results, points, named | {f"with {name}": found for name, found in instead.items()}, unit)
-    if not points:
-        return written
-    ngrams = {row.order: row.val_loss for row in study.rows("ngrams.csv", NGramRow, corpus)}
-    settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
-    changed = {setting: [result for result in results if result.setting == setting] for setting in settings}
-    both = [result for result in backbone if result.pos in (ARM, BASELINE)]
-    of_one_arm = {name: found for name, found in alternatives.items() if len({run.pos for run in found}) == 1}
-    other_schemes = sorted({run.pos for run in backbone} - {ARM, BASELINE})
-    hollow = of_one_arm | {pos: [run for run in backbone if run.pos == pos] for pos in other_schemes}
-    figures.save(losses(both, points, hollow), study.folder / f"losses-{corpus}.png")
-    written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
-    if (behind := reversed_order(both, points, hollow)) is not None:
-        figures.save(behind, study.folder / f"reversed-{corpus}.png")
-        written.append(f"![Final losses where the baseline ends lower](reversed-{corpus}.png)")
-    if sum(point.has_ratio for point in points) > 1:  # else a map has nothing to show
-        factors = {
-            study.changes.get(setting) or setting: advantage(of_setting, ARM, BASELINE)
-            for setting, of_setting in changed.items()
-        }
-        factors |= {f"against {other}": found for other, found in against.items() if len(found) == 1}
-        different = {
-            "Other hyperparameters or seeds of an arm": dict(sorted(instead.items())),
-            "One difference": factors,
-        }
-        figures.save(claim_map_figures.advantages(points, others, different, ngrams), study.folder / f"{corpus}.png")
-        written.append(f"![N against baseline tokens]({corpus}.png)")
-    return [*written, *levels(backbone, ngrams), *one_factor(changed, unit)]
+def _searches(study: Study, corpus: str, found: CorpusMap) -> list[str]:
+    """Plot the larger hyperparameter searches; returns the paragraphs on all of them."""
+    text: list[str] = []
+    for tokens, trials in searches(study.on(corpus)).items():
+        text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
+        if max(map(len, trials.values())) > 4:  # few are read from the table
+            name = f"search-{corpus}-{tokens}.png"
+            of_budget = [result for result in found.backbone if result.tokens == tokens]
+            chosen = {(result.pos, result.lr, result.scale, result.base) for result in of_budget}
+            figures.save(search.figure(trials, chosen), study.folder / name)
+            text += [f"![Expected best of k trials]({name})"]
+    return text
 
 
 def write_up(

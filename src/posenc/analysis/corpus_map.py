@@ -1,0 +1,111 @@
+"""The claim map of one corpus of a study: its runs sorted by the plan, and N(D) from each kind of them."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from posenc.analysis.claim_map import ARM, BASELINE, OTHERS, Point, advantage
+from posenc.analysis.results import BACKBONE, SEARCH, Key, Result
+from posenc.analysis.study import Study
+
+
+@dataclass(frozen=True)
+class CorpusMap:
+    """The claim map of one corpus.
+
+    Attributes:
+        results: all runs but those in the backbone's setting for which no block of the plan asks.
+        backbone, alternatives: as from `backbone_of`.
+        points: N(D) of the arm over the baseline.
+        against: N(D) of the arm over each of OTHERS.
+        instead: N(D) with each alternative to some runs of an arm.
+        changed: runs with one difference from the backbone, by setting.
+    """
+
+    results: Sequence[Result]
+    backbone: Sequence[Result]
+    alternatives: Mapping[str, Sequence[Result]]
+    points: Sequence[Point]
+    against: Mapping[str, Sequence[Point]]
+    instead: Mapping[str, Sequence[Point]]
+    changed: Mapping[str, Sequence[Result]]
+
+    @property
+    def unit(self) -> int:
+        """The tokens of the smallest runs; 0 if there are none."""
+        return min((result.tokens for result in self.backbone), default=0)
+
+    @property
+    def both(self) -> list[Result]:
+        """The backbone's runs of the arm and of the baseline."""
+        return [result for result in self.backbone if result.pos in (ARM, BASELINE)]
+
+    @property
+    def others(self) -> dict[str, list[Result]]:
+        """The backbone's runs of every other scheme."""
+        schemes = sorted({result.pos for result in self.backbone} - {ARM, BASELINE})
+        return {pos: [result for result in self.backbone if result.pos == pos] for pos in schemes}
+
+
+def corpus_map(study: Study, corpus: str) -> CorpusMap:
+    """The claim map of a corpus."""
+    backbone, alternatives = backbone_of(study, corpus)
+    planned = {result.key for result in itertools.chain(backbone, *alternatives.values())}
+    results = [result for result in study.on(corpus) if result.setting != BACKBONE or result.key in planned]
+    settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
+    return CorpusMap(
+        results,
+        backbone,
+        alternatives,
+        points=advantage(backbone, ARM, BASELINE),
+        against={other: advantage(backbone, ARM, other) for other in OTHERS},
+        instead={name: advantage_with(backbone, runs) for name, runs in alternatives.items()},
+        changed={setting: [result for result in results if result.setting == setting] for setting in settings},
+    )
+
+
+def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
+    """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name.
+
+    An alternative that has both arms in a block, as a replication has, is also one under its own name, with all of its
+    blocks: these runs are compared with each other.
+    A result with hyperparameters that no block of the plan asks for is in neither.
+    """
+    results = [result for result in study.on(corpus) if result.setting == BACKBONE]
+    left = {result.key: result.seed for result in results}
+    backbone: set[Key] = set()
+    named: dict[str, list[list[Result]]] = {}
+    for block in study.plan["blocks"]:
+        if "alternative" in block:
+            found = study.of_block(block, corpus)
+            named.setdefault(block["alternative"], []).append(found)
+            for result in found:
+                left.pop(result.key, None)
+        elif set(left.values()).intersection(block["seeds"]):  # looking takes seconds: the block's arms are composed
+            backbone |= left.keys() & {result.key for result in study.of_block(block, corpus)}
+            left = {key: seed for key, seed in left.items() if key not in backbone}
+    alternatives: dict[str, list[Result]] = {}
+    for name, blocks in named.items():
+        of_name = [result for found in blocks for result in found]
+        if any({ARM, BASELINE} <= {result.pos for result in found} for found in blocks):
+            alternatives[name] = of_name
+        for result in of_name:
+            alternatives.setdefault(f"{result.pos}, {name}", []).append(result)
+    return [result for result in results if result.key in backbone], alternatives
+
+
+def replaced(backbone: Sequence[Result], alternative: Sequence[Result]) -> list[Result]:
+    """The backbone with an alternative to some of its runs; of the baseline only the seeds and budgets of these."""
+    at = {(result.seed, result.tokens) for result in alternative}
+    results = {(result.pos, result.seed, result.tokens): result for result in (*backbone, *alternative)}
+    baseline = _baseline(alternative)
+    return [result for result in results.values() if result.pos != baseline or (result.seed, result.tokens) in at]
+
+
+def advantage_with(backbone: Sequence[Result], alternative: Sequence[Result]) -> tuple[Point, ...]:
+    """N(D) with an alternative to some runs of the arm or of the baseline, or over another scheme with these runs."""
+    return advantage(replaced(backbone, alternative), ARM, _baseline(alternative))
+
+
+def _baseline(alternative: Iterable[Result]) -> str:
+    return next((result.pos for result in alternative if result.pos != ARM), BASELINE)
