@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from posenc.errors import RunError, Stopped
-from posenc.training import signals
+from posenc.training import signals, watchdog
 from posenc.training.signals import Signals
 
-SLOWEST = signals.GRACE + signals.LIMIT
+SLOWEST = signals.GRACE + watchdog.LIMIT
 """Seconds from a signal to the end of a single rank; before a fixture changes the limit."""
 
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
     """A process that was stopped by Ctrl-C hears no other; this one goes on, also if it was slow to stop."""
-    monkeypatch.setattr(signals, "LIMIT", 60)
+    monkeypatch.setattr(watchdog, "LIMIT", 60)
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
@@ -123,8 +123,8 @@ def test_who_waited_for_a_signal_before_takes_the_time_it_needs():
     """As a busy cluster's controller does when a job is to be put back into its queue."""
     code = """
 import os, signal, sys, time
-from posenc.training import signals
-signals.LIMIT = 0.1
+from posenc.training import signals, watchdog
+watchdog.LIMIT = 0.1
 signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(1), sys.exit(7)))
 with signals.Signals() as taken:
     taken.start_training()
@@ -159,8 +159,8 @@ def test_a_library_that_keeps_python_waiting_is_not_waited_for():
     """Python's signal handlers get their turn between two instructions, and one instruction may take minutes."""
     code = (
         "import hashlib, os, signal, threading\n"
-        "from posenc.training import signals\n"
-        "signals.GRACE = signals.LIMIT = 0.2\n"
+        "from posenc.training import signals, watchdog\n"
+        "signals.GRACE = watchdog.LIMIT = 0.2\n"
         "with signals.Signals():\n"
         "    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "    hashlib.pbkdf2_hmac('sha256', b'word', b'salt', 2**31 - 1)\n"

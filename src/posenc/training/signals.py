@@ -1,26 +1,23 @@
 """Stopping a run at a signal."""
 
-import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from posenc.distributed import this_rank
 from posenc.distributed.launch import TIME_LIMIT_SIGNALS
 from posenc.errors import Stopped
+from posenc.training.watchdog import Watchdog, exit_at_once
 
 if TYPE_CHECKING:
     from lightning.pytorch.strategies import Strategy
 
 GRACE = 7.0
 """Seconds after a signal to exit even if no step ends; many senders kill the process after 10 seconds."""
-
-LIMIT = 1.5
-"""Seconds after that to exit without any cleanup, if a library blocks the Python interpreter."""
 
 MULTI_RANK_GRACE = 18.0
 """Additional seconds for several ranks to reach a row of metrics.csv; torchrun and SLURM kill after 30 seconds."""
@@ -44,7 +41,7 @@ class Signals:
         self._saving = False
         self._reason = "nothing was lost, and the same command resumes"
         self._passed_on = False
-        self._leaving = threading.Event()
+        self._watchdog: Watchdog | None = None
         self._timer_before = (0.0, 0.0)
 
     @property
@@ -68,14 +65,14 @@ class Signals:
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, 0)
             self._install()
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_again
-            self._watch()
+            stopping = handled - {signal.SIGALRM}
+            self._watchdog = Watchdog(stopping, self._grace, busy=lambda: self._saving)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._leaving.set()
-        if self._before:
+        if self._watchdog is not None:
+            self._watchdog.close()
             signal.setitimer(signal.ITIMER_REAL, 0)
-            os.close(signal.set_wakeup_fd(self._wakeup_before))
             sys.unraisablehook = self._unraisable
         # The process is about to exit: another Ctrl-C would only add a traceback to its last message, and the SIGTERM
         # that torchrun sends after the death of another rank would prevent it.
@@ -120,8 +117,8 @@ class Signals:
         signum = self._agreed or self.received
         assert signum is not None
         self._reason = reason
-        if self._training:  # everything is saved, and the remaining work has its own time limits
-            self._leaving.set()
+        if self._training and self._watchdog is not None:  # everything is saved
+            self._watchdog.stop()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
         by = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
@@ -145,7 +142,7 @@ class Signals:
     def _receive(self, signum: int, _: FrameType | None) -> None:
         if self.received is not None:
             if signum == signal.SIGINT:
-                _leave_at_once(signum)
+                exit_at_once(signum)
             return
         self.received = signum
         if self._training:
@@ -169,26 +166,3 @@ class Signals:
             signal.setitimer(signal.ITIMER_REAL, 0.05)
         else:
             self._unraisable(unraisable)
-
-    def _watch(self) -> None:
-        """Start a thread that ends the process after a signal even if a library blocks the main thread."""
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
-        self._wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        threading.Thread(target=self._force_exit, args=(reading,), daemon=True).start()
-
-    def _force_exit(self, reading: int) -> None:
-        stopping = set(self._before) - {signal.SIGALRM}
-        with open(reading, "rb", buffering=0) as pipe:
-            while received := pipe.read(1):  # until the other end is closed
-                while received[0] in stopping and not self._leaving.wait(self._grace(received[0]) + LIMIT):
-                    if not self._saving:
-                        _leave_at_once(received[0])
-
-
-def _leave_at_once(signum: int) -> None:
-    """Exit without cleanup: partial files are recognised by their names and removed when the run is resumed."""
-    if this_rank().is_zero:
-        with suppress(OSError):
-            os.write(2, b"\nstopped at once; the same command resumes from the last checkpoint\n")
-    os._exit(128 + signum)

@@ -1,0 +1,58 @@
+"""A thread that ends the process after a signal even if a library blocks the main thread.
+
+Python runs signal handlers in the main thread, between two bytecode instructions, and one call into C may take minutes.
+The wakeup file descriptor is written by the C handler itself, at once.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from posenc.distributed import this_rank
+
+LIMIT = 1.5
+"""Seconds after the grace period of a signal until the process exits without any cleanup."""
+
+
+class Watchdog:
+    """Starts when it is created, in the main thread.
+
+    Args:
+        signals: those after which the process is expected to end.
+        grace: seconds from a signal until its handler ends the process.
+        busy: whether the process may take longer, such as for writing a checkpoint.
+    """
+
+    def __init__(self, signals: Collection[int], grace: Callable[[int], float], busy: Callable[[], bool]) -> None:
+        self._signals, self._grace, self._busy = signals, grace, busy
+        self._stopped = threading.Event()
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        self._wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(reading,), daemon=True).start()
+
+    def stop(self) -> None:
+        """From now on the process is not ended: it is leaving, and what is left to do has time limits of its own."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """Stop, and end the thread."""
+        self.stop()
+        os.close(signal.set_wakeup_fd(self._wakeup_before))
+
+    def _watch(self, reading: int) -> None:
+        with open(reading, "rb", buffering=0) as pipe:
+            while received := pipe.read(1):  # until the other end is closed
+                while received[0] in self._signals and not self._stopped.wait(self._grace(received[0]) + LIMIT):
+                    if not self._busy():
+                        exit_at_once(received[0])
+
+
+def exit_at_once(signum: int) -> None:
+    """Exit without cleanup: partial files are recognised by their names and removed when the run is resumed."""
+    if this_rank().is_zero:
+        with suppress(OSError):
+            os.write(2, b"\nstopped at once; the same command resumes from the last checkpoint\n")
+    os._exit(128 + signum)
