@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from posenc.analysis.results import SEARCH
+from posenc.analysis.run_key import SEARCH
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from tests.conftest import CONF, ROOT, composed

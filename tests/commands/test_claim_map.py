@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from posenc.analysis.corpus_map import backbone_of
-from posenc.analysis.results import SEARCH, BlockRow, CopyingRow, DistanceRow, Result, table
+from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result, table
+from posenc.analysis.run_key import SEARCH
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
 from posenc.commands.study import add_evaluations, in_default_setting

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from posenc.analysis.results import BACKBONE, CopyingRow
+from posenc.analysis.results import CopyingRow
+from posenc.analysis.run_key import BACKBONE
 from posenc.report.copying import copying
 
 OF_BYTES = CopyingRow(

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from posenc.analysis.claim_map import ARM, BASELINE, OTHERS, Point, advantage
-from posenc.analysis.results import BACKBONE, SEARCH, Key, Result
+from posenc.analysis.results import Result
+from posenc.analysis.run_key import BACKBONE, SEARCH, Key
 from posenc.analysis.study import Study
 
 

@@ -2,36 +2,21 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from annotated_types import Ge, Le, Lt, MinLen
 from pydantic import FiniteFloat, Json
 
 from posenc.analysis.attention_heads import ngram_baseline
+from posenc.analysis.run_key import Key
 from posenc.analysis.runs import DIVERGED, Run
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_numbers, read_rows, to_csv
-
-BACKBONE, SEARCH = "backbone", "search"
-
-FACTORS = (
-    "model", "model.layers", "model.width", "model.heads", "model/family", "attention", "objective", "tokenizer",
-    "tokenizer.vocab_size", "context", "batch_size", "optim", "optim.betas", "optim.weight_decay", "optim.clip",
-    "schedule", "schedule.warmup", "schedule.min_lr_ratio", "eval_windows",
-)  # fmt: skip
-"""Keys whose default is the experiment's; what the files of a run's own choices set besides has its default there."""
-
-GROUPS = ("intervention", "model", "model/family", "attention", "objective", "tokenizer", "optim", "schedule")
-"""The choices of a run that a setting names, besides its scheme."""
-
-OWN_COLUMNS = ("pos.scale", "pos.base")
-
-Key = tuple[str, str, str, int, int, float, str, str]
 
 _Row = TypeVar("_Row", bound="RunRow")
 
@@ -41,10 +26,7 @@ class RunRow:
     """A row about a run, which these columns identify.
 
     Attributes:
-        corpus: name and fingerprint of the corpus.
-        setting: overrides of the experiment, `backbone` if there are none, or `search` for a trial.
-        pos, seed, tokens: scheme, seed and budget.
-        lr, scale, base: hyperparameters; empty if the scheme does not have them.
+        corpus, setting, pos, seed, tokens, lr, scale, base: as in `Key`.
     """
 
     corpus: str
@@ -59,7 +41,7 @@ class RunRow:
     @property
     def key(self) -> Key:
         """Identifies the run."""
-        return self.corpus, self.setting, self.pos, self.seed, self.tokens, self.lr, self.scale, self.base
+        return Key(self.corpus, self.setting, self.pos, self.seed, self.tokens, self.lr, self.scale, self.base)
 
     @property
     def arm(self) -> tuple[str, str, str, int, float, str, str]:
@@ -168,46 +150,8 @@ class NGramRow:
     val_loss: FiniteFloat
 
 
-def defaults(experiment: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Default values, which are left out of a run's setting.
-
-    Args:
-        experiment: the configuration of the experiment without overrides, flat.
-        choices: the values in the files of the run's scheme and GROUPS, without those that follow from others.
-    """
-    own = {name: value for name, value in choices.items() if name not in (*FACTORS, *OWN_COLUMNS, "optim.lr")}
-    return {**{name: experiment.get(name) for name in FACTORS}, "intervention": "none", **own}
-
-
-def key_of(
-    configuration: Mapping[str, Any], corpus: str, defaults: Mapping[str, Any], search_seeds: Sequence[int]
-) -> Key:
-    """The key of a run.
-
-    Args:
-        configuration: flat, with `pos` and `seed`.
-        defaults: of the experiment, and of the run's choices.
-        search_seeds: the seeds of trials.
-    """
-    own = {name: configuration.get(name, default) for name, default in defaults.items()}
-    changed = " ".join(f"{name}={value}" for name, value in own.items() if value != defaults[name])
-    seed = int(configuration["seed"])
-    return (
-        corpus,
-        f"{SEARCH} {changed}".strip() if seed in search_seeds else changed or BACKBONE,
-        configuration["pos"],
-        seed,
-        int(configuration["steps"] * configuration["batch_size"] * configuration["context"]),
-        float(configuration["optim.lr"]),
-        str(configuration.get("pos.scale", "")),
-        str(configuration.get("pos.base", "")),
-    )
-
-
-def result_of(run: Run, defaults: Mapping[str, Any], search_seeds: Sequence[int]) -> Result:
-    """The row of a finished run; arguments as in `key_of`."""
-    configuration = {**run.setting, "pos": run.scheme, "seed": run.seed}
-    key = key_of(configuration, corpus_of(run.setting), defaults, search_seeds)
+def result_of(run: Run, key: Key) -> Result:
+    """The row of a finished run."""
     summary, ngram = run.summary, ngram_baseline([run])
     return Result(
         *key,
@@ -217,11 +161,6 @@ def result_of(run: Run, defaults: Mapping[str, Any], search_seeds: Sequence[int]
         summary["commit"] or "unknown",
         summary["hardware"],
     )
-
-
-def corpus_of(configuration: Mapping[str, Any]) -> str:
-    """The name of a corpus in runs.csv: its choice, and the start of its text's fingerprint."""
-    return f"{configuration['data']}-{configuration['text'][:8]}"
 
 
 def curve_rows(run: Run, result: Result) -> list[CurveRow]:

@@ -7,7 +7,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from posenc.analysis.results import SEARCH, Result, by_arm
+from posenc.analysis.results import Result, by_arm
+from posenc.analysis.run_key import SEARCH
 
 
 @dataclass(frozen=True)

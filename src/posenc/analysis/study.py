@@ -3,40 +3,40 @@
 import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeVar
 
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.results import (
-    GROUPS,
     CurveRow,
     HeadRow,
-    Key,
     NGramRow,
     Result,
     RunRow,
-    corpus_of,
     curve_rows,
-    defaults,
-    key_of,
     read_results,
     result_of,
     table,
 )
-from posenc.analysis.runs import Run, canonical, finished_runs, flat
+from posenc.analysis.run_key import (
+    Key,
+    composed_configuration,
+    corpus_of,
+    flat_configuration,
+    key_of_overrides,
+    key_of_run,
+)
+from posenc.analysis.runs import Run, finished_runs
 from posenc.bounds import NonNegativeInt, PositiveInt
-from posenc.config.compose import composed
-from posenc.config.files import CONF
 from posenc.config.instantiate import build
 from posenc.config.schema import check
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_rows
-from posenc.storage.reading import check_types, leaves, read_mapping, read_text
+from posenc.storage.reading import check_types, read_mapping, read_text
 
 _Row = TypeVar("_Row", bound=RunRow | NGramRow)
 _RunRow = TypeVar("_RunRow", CurveRow, HeadRow)
@@ -131,7 +131,7 @@ class Study:
             if any(not override.startswith(("pos", "optim.")) for override in arm.split()):  # composing takes long
                 first = {"units": block["units"][:1], "seeds": block["seeds"][:1], "arms": {"": arm}}
                 (line,) = self.lines([{**block, **first}])
-                found.setdefault(RunRow(*self.key(line, "")).setting, str(block.get("what", "")))
+                found.setdefault(self.key(line, "").setting, str(block.get("what", "")))
         return found
 
     def title(self, corpus: str) -> str:
@@ -140,7 +140,7 @@ class Study:
 
     def curves(self, arm: str, corpus: str) -> dict[int, tuple[list[float], list[float]]]:
         """Steps and losses of an arm's finished runs on a corpus, by seed; the budget is the experiment's."""
-        setting = _flat((self.experiment, *arm.split()))
+        setting = flat_configuration((self.experiment, *arm.split()))
         tokens_per_step = setting["batch_size"] * setting["context"]
         curves: dict[int, tuple[list[float], list[float]]] = {}
         for row in self._of_arm(self._curve_rows, arm, corpus):
@@ -206,8 +206,7 @@ class Study:
                 notices.append(f"{run.source} was trained in {precision}, not in {self.plan['precision']}; left out")
                 continue
             try:
-                own = _defaults(self.experiment, _choices({**run.setting, "pos": run.scheme}))
-                found.append((run, result_of(run, own, self.plan["search_seeds"])))
+                found.append((run, result_of(run, key_of_run(self.experiment, run, self.plan["search_seeds"]))))
             except (UserError, HydraException, KeyError, TypeError) as error:
                 reason = f"{type(error).__name__}: {first_line(error)}"
                 notices.append(f"{run.source} cannot be added ({reason}); left out")
@@ -215,20 +214,13 @@ class Study:
 
     def configuration(self, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
         """The validated configuration of the experiment with some overrides, and its choices."""
-        config, choices = _composed((self.experiment, *overrides), resolve=True)
+        config, choices = composed_configuration((self.experiment, *overrides))
         check(config)
         return config, choices
 
     def key(self, overrides: Sequence[str], corpus: str) -> Key:
         """The key of the run of these overrides on a corpus."""
-        budget = dict(one.split("=") for one in overrides if one.startswith(("steps=", "seed=")))
-        for name, value in budget.items():
-            if not value.isdecimal():
-                raise UserError(f"{name}={value} must be a number here")
-        shared = tuple(one for one in overrides if one.partition("=")[0] not in budget)  # composed once for all budgets
-        configuration = {**_flat(shared), **{name: int(value) for name, value in budget.items()}}
-        own = _defaults(self.experiment, _choices(configuration))
-        return key_of(configuration, corpus, own, self.plan["search_seeds"])
+        return key_of_overrides(self.experiment, overrides, corpus, self.plan["search_seeds"])
 
 
 class _Plan(TypedDict):
@@ -263,33 +255,3 @@ def _plan(file: Path) -> dict[str, Any]:
             block["arms"] = {str(arm): arm for arm in block["arms"]}
         check_types(file, block, _Block)
     return {**plan, "blocks": blocks}
-
-
-def _composed(overrides: tuple[str, ...], resolve: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """The configuration of train.py as plain data, and its choices."""
-    configuration, choices = composed(CONF, overrides)
-    config: Any = OmegaConf.to_container(configuration, resolve=resolve)
-    return config, choices
-
-
-@cache
-def _flat(overrides: tuple[str, ...]) -> dict[str, Any]:
-    """The flat configuration, with its choices."""
-    config, choices = _composed(overrides, resolve=True)
-    setting = {key: canonical(value) for key, value in flat({**config, "choices": choices})}
-    return {**setting, "pos": choices["pos"], "seed": config["seed"]}
-
-
-def _choices(configuration: Mapping[str, Any]) -> tuple[str, ...]:
-    """The overrides that choose what a flat configuration has chosen; a run of before a group existed has no choice."""
-    return tuple(f"{group}={configuration[group]}" for group in ("pos", *GROUPS) if group in configuration)
-
-
-@cache
-def _defaults(experiment: str, choices: tuple[str, ...]) -> Mapping[str, Any]:
-    """The defaults of an experiment with some choices, whose own files are not resolved."""
-    config, _ = _composed((experiment, *choices), resolve=False)
-    values = dict(leaves({group: config[group] for group in ("pos", *GROUPS) if group in config}))
-    follow = {key for key, value in values.items() if str(value).startswith("${") or key.endswith("_target_")}
-    own = {key: canonical(value) for key, value in values.items() if key not in follow}
-    return defaults(_flat((experiment,)), own)

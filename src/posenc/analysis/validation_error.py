@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from posenc.analysis.claim_map import ARM
 from posenc.analysis.corpus_map import replaced
-from posenc.analysis.results import BlockRow, Key, Result
+from posenc.analysis.results import BlockRow, Result
+from posenc.analysis.run_key import Key
 from posenc.errors import UserError
 
 

@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="also evaluate finished models, except those of trials, on the test split",
     )
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study, finished):
-        from posenc.analysis.results import BACKBONE, ShareRow, share_rows
+        from posenc.analysis.results import ShareRow, share_rows
+        from posenc.analysis.run_key import BACKBONE
 
         add_rows(study, finished, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def unplanned(study: "Study") -> list[str]:
     """The runs in the backbone's setting with hyperparameters, a seed or a budget that no block of the plan has."""
     from posenc.analysis.corpus_map import backbone_of
-    from posenc.analysis.results import BACKBONE
+    from posenc.analysis.run_key import BACKBONE
 
     drawn = set()
     for corpus in study.corpora:

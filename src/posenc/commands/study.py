@@ -61,7 +61,7 @@ def command_line(
 
 def in_default_setting(finished: "Sequence[Finished]") -> "list[Finished]":
     """The trials and the runs of the backbone: those that differ only in what is compared."""
-    from posenc.analysis.results import BACKBONE, SEARCH
+    from posenc.analysis.run_key import BACKBONE, SEARCH
 
     return [(run, result) for run, result in finished if result.setting in (BACKBONE, SEARCH)]
 

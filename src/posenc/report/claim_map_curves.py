@@ -8,7 +8,8 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from posenc.analysis.claim_map import ARM
-from posenc.analysis.results import BACKBONE, SEARCH, CurveRow, by_arm
+from posenc.analysis.results import CurveRow, by_arm
+from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
 from posenc.report.claim_map_losses import titled
 from posenc.report.figures import STYLE

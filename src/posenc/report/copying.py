@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from posenc.analysis.results import BACKBONE, SEARCH, CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
+from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
+from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
 

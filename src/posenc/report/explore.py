@@ -10,7 +10,8 @@ from pydantic import FiniteFloat
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.convergence import band, mean
-from posenc.analysis.results import BACKBONE, SEARCH, CurveRow, by_arm
+from posenc.analysis.results import CurveRow, by_arm
+from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.bounds import Positive
 from posenc.errors import UserError
 from posenc.report.looks import looks

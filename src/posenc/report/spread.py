@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from posenc.analysis.claim_map import Point, finite, off_plateau
-from posenc.analysis.results import BACKBONE, SEARCH, Result
+from posenc.analysis.results import Result
+from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.spread import by_seeds, interval_of, pooled_sd, seeds_needed
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
