@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from posenc.data import batches as module
 from posenc.data.batches import Batches, resident, validation_noise, validation_windows
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 
 TOKENS = Tokens(np.random.default_rng(0).integers(0, 256, 10_000).astype(np.uint8), "print")
 

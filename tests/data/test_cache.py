@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posenc.data.cache import META, TOKENS, TokenWriter, built_once, open_or_build
+from posenc.data.cache import built_once
 from posenc.data.corpora import TextFiles
 from posenc.data.prepare import prepare
 from posenc.data.tokenizers import BytePairs
+from posenc.data.tokens import META, TOKENS, TokenWriter, open_or_build
 from posenc.errors import RunError, UserError
 from tests.config.wrong_input import as_a_user
 from tests.faults import data as faults
@@ -25,7 +26,7 @@ IDS = np.arange(5000, dtype=np.uint16)
 BUILDER = """
 import sys, time, numpy as np
 from pathlib import Path
-from posenc.data.cache import open_or_build
+from posenc.data.tokens import open_or_build
 def encode():
     print("building", flush=True)
     for start in range(0, 5000, 500):
@@ -205,7 +206,7 @@ def test_a_full_disk_behind_stdout_is_not_taken_for_a_full_cache(tmp_path):
 
 
 def test_the_rest_of_a_text_that_takes_long_to_count_is_more_than_was_counted(monkeypatch):
-    monkeypatch.setattr("posenc.data.cache.COUNTING_SECONDS", -1.0)
+    monkeypatch.setattr("posenc.data.tokens.COUNTING_SECONDS", -1.0)
     writer = TokenWriter(np.dtype("uint16"), lambda: iter([]))
     writer.chunks = iter([IDS, IDS])
     assert writer.needed() == "more than 10,000 bytes"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.ablation import OFFSETS, copying_without_heads, losses_without, without_head
 from posenc.evaluation.copying import copying

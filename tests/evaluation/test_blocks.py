@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.blocks import BLOCKS, block_losses
 from posenc.evaluation.losses import token_losses

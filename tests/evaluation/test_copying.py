@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from posenc.data.batches import validation_windows
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.copying import at_distances, copying, repeated
 from posenc.evaluation.losses import own_validation_loss

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.data.cache import Tokens
 from posenc.data.tokenizers import Bytes
+from posenc.data.tokens import Tokens
 from posenc.errors import UserError
 from posenc.evaluation import longer_windows, losses
 from posenc.evaluation.longer_windows import at_lengths

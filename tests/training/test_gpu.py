@@ -140,7 +140,7 @@ def test_a_run_resumes_to_the_curve_it_would_have_had(train, tmp_path):
 
 def test_the_tokens_lie_on_the_gpu():
     from posenc.data.batches import Batches
-    from posenc.data.cache import Tokens
+    from posenc.data.tokens import Tokens
 
     tokens = Tokens(np.arange(60_000, dtype=np.uint16), "print")
     on_disk = Batches(tokens, 0, 8, 17)

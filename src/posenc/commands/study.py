@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from posenc.analysis.results import Result, RunRow
     from posenc.analysis.runs import Run
     from posenc.analysis.study import Finished, Study
-    from posenc.data.cache import Tokens
+    from posenc.data.tokens import Tokens
     from posenc.evaluation.load import Trained
 
 CACHE = Arguments(add_help=False)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 
 
 @dataclass(frozen=True)

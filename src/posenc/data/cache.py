@@ -1,125 +1,20 @@
 """Cache folders, such as the tokens of a split: built by one process, atomically."""
 
-import hashlib
-import json
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
 from filelock import FileLock
-from tqdm import tqdm
 
 from posenc.errors import UserError
 from posenc.storage.atomic import PARTIAL, check_writable
-from posenc.storage.reading import open_regular, read_mapping
 from posenc.storage.resource_errors import disk_errors
 
-TOKENS, META = "tokens.bin", "meta.json"
-FORMAT = 1
-
-COUNTING_SECONDS = 5.0
-"""Seconds spent on counting how much space a full disk lacks."""
-
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """One tokenised split of a corpus.
-
-    Attributes:
-        ids: (N,) uint8, uint16 or uint32, memory-mapped.
-        fingerprint: identifies text, tokenizer and split.
-    """
-
-    ids: np.ndarray
-    fingerprint: str
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-def open_or_build(
-    folder: Path, fingerprint: str, dtype: np.dtype, encode: Callable[[], Iterator[np.ndarray]]
-) -> Tokens:
-    """The tokens cached in `folder`, memory-mapped, verified on opening; they stay valid if the folder is deleted.
-
-    Raises:
-        UserError, RunError: as `built_once`.
-    """
-    meta = {"format": FORMAT, "fingerprint": fingerprint, "dtype": str(dtype)}
-    writer = TokenWriter(dtype, encode)
-
-    def build(partial: Path) -> None:
-        written = writer.write(partial / TOKENS, folder.name)
-        (partial / META).write_text(json.dumps({**meta, **written}, indent=1))
-
-    start = time.monotonic()
-    ids = built_once(folder, lambda path: _read(path, meta), build, writer.needed)
-    if writer.size:
-        print(f"Cached {len(ids):,} tokens in {folder} ({time.monotonic() - start:.1f} s).", flush=True)
-    return Tokens(ids, fingerprint)
-
-
-def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
-    """Tokens (N,), memory-mapped.
-
-    Raises:
-        UserError: if they are damaged, or not the expected ones.
-    """
-    meta, dtype = read_mapping(folder / META), np.dtype(expected["dtype"])
-    if {key: meta.get(key) for key in expected} != expected:
-        raise UserError("its meta.json does not match")
-    with open_regular(folder / TOKENS) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size == 0 or size % dtype.itemsize or size != meta.get("bytes"):
-            raise UserError(f"{size} bytes instead of {meta.get('bytes')}")
-        if hashlib.file_digest(stream, "sha256").hexdigest() != meta.get("sha256"):
-            raise UserError("its checksum does not match")
-        # Maps the open file, not its name, since another process may delete it now.
-        return np.memmap(stream, dtype=dtype, mode="r")
-
-
-class TokenWriter:
-    """Writes chunks of tokens to a file; `size` is the number of bytes so far."""
-
-    def __init__(self, dtype: np.dtype, encode: Callable[[], Iterator[np.ndarray]]) -> None:
-        self.dtype, self.encode = dtype, encode
-        self.size = 0
-        self.chunks: Iterator[np.ndarray] = iter(())
-
-    def write(self, file: Path, title: str) -> dict[str, Any]:
-        """Write all chunks; returns their size in bytes and SHA-256."""
-        self.size, self.chunks = 0, self.encode()
-        checksum = hashlib.sha256()
-        interval = 0.1 if sys.stderr.isatty() else 30  # seconds
-        bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=interval)
-        with file.open("wb") as stream, bar:
-            for chunk in self.chunks:
-                data = chunk.astype(self.dtype, copy=False).tobytes()
-                self.size += len(data)  # before the write, which may fail
-                stream.write(data)
-                checksum.update(data)
-                bar.update(len(chunk))
-            stream.flush()
-            os.fsync(stream.fileno())
-        return {"bytes": self.size, "sha256": checksum.hexdigest()}
-
-    def needed(self) -> str:
-        """The total size of all chunks, or a lower bound if counting takes too long."""
-        deadline = time.monotonic() + COUNTING_SECONDS
-        for chunk in self.chunks:
-            self.size += len(chunk) * self.dtype.itemsize
-            if time.monotonic() > deadline:
-                return f"more than {self.size:,} bytes"
-        return f"{self.size:,} bytes"
 
 
 def built_once(

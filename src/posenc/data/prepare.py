@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from posenc.config.schema import check_plain
-from posenc.data.cache import Tokens, built_once, open_or_build
+from posenc.data.cache import built_once
 from posenc.data.corpora import Corpus, digest
 from posenc.data.tokenizers import Tokenizer, smallest_dtype
+from posenc.data.tokens import Tokens, open_or_build
 from posenc.errors import UserError
 
 SPLIT_NAMES = {"train": "training", "valid": "validation", "test": "test"}

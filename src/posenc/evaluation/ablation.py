@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.copying import by_context, occurrences
 from posenc.evaluation.load import Trained

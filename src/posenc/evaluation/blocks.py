@@ -3,7 +3,7 @@
 import torch
 
 from posenc.data.batches import validation_windows
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 from posenc.errors import UserError
 from posenc.evaluation.load import Trained
 from posenc.evaluation.losses import token_losses

@@ -13,8 +13,8 @@ from posenc.storage.reading import read_mapping
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from posenc.data.cache import Tokens
     from posenc.data.tokenizers import Tokenizer
+    from posenc.data.tokens import Tokens
     from posenc.model import Transformer
     from posenc.objectives.objective import Objective
 

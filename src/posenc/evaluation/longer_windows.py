@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc.data.batches import validation_windows
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 from posenc.evaluation.load import Trained
 from posenc.evaluation.losses import token_losses
 from posenc.storage.lengths_file import LARGEST, TIMES, LengthResult, bucket_edges

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.data.batches import validation_windows
-from posenc.data.cache import Tokens
+from posenc.data.tokens import Tokens
 from posenc.evaluation.load import Trained
 
 TOKENS_PER_BATCH = 8_192
