@@ -66,7 +66,8 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert f"Between {first.tokens / 1e6:.0f}M and {third.tokens / 1e6:.0f}M training tokens RoPE is ahead:" in README
     assert f"with {low:.1f} to {high:.1f} times fewer tokens" in README
     least, most = sorted(-point.gap for point in (behind, longest) if point.gap is not None)
-    assert f"the sinusoid ends lower, by {least:.2f} to {most:.2f} nats per byte" in README
+    ends = "the sinusoid ends lower in all nine pairs of runs (six seeds), by"
+    assert f"{ends} {least:.2f} to {most:.2f} nats per byte on average" in README
     assert f"| {crossing.tokens / 1e6:.1f}M | {listed(crossing.losses.values(), 3)} (" in RESULTS
 
 
@@ -80,9 +81,9 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
         tokens = f"{on_test.tokens / 1e6:.1f}M"
         assert f"| {tokens} | {losses} | {own} | {' | '.join(ratios)} |" in RESULTS
         assert on_test.advantage.interval is not None
-        fewer = " times fewer tokens" if not stated else ""
+        fewer, at = ("", "at") if stated else (" times fewer tokens", "at a budget of")
         low, high = on_test.advantage.interval
-        stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) after {tokens}")
+        stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) {at} {tokens}")
     assert " and ".join(stated) in README
 
 
@@ -90,7 +91,7 @@ def test_the_ratio_on_the_king_james_bible_is_in_readme():
     (ratio,) = (point.advantage for point in points(STUDY.corpora[1]) if point.advantage.interval)
     assert ratio.interval is not None
     low, high = ratio.interval
-    assert f"RoPE needs {ratio.value:.2f} times fewer tokens ({low:.2f} to {high:.2f}) after 4.9M" in README
+    assert f"RoPE needs {ratio.value:.2f} times fewer tokens ({low:.2f} to {high:.2f}) at 4.9M" in README
 
 
 def test_that_the_ratio_has_no_trend_is_stated():
@@ -127,7 +128,7 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     assert [point.tokens for point in learned] == [4_915_200, 19_660_800, 39_321_600, LONGEST]
     *shorter, longest = (point.advantage for point in learned)
     least, *_, most = sorted(ratio.value for ratio in shorter)
-    assert f"RoPE needs {least:.2f} to {most:.2f} times fewer tokens after 4.9M, 19.7M and 39.3M" in README
+    assert f"RoPE needs {least:.2f} to {most:.2f} times fewer tokens at 4.9M, 19.7M and 39.3M" in README
     assert all(formatting.interval(ratio, 2) in RESULTS for ratio in shorter)
     assert longest.interval is not None
     assert "With 78.6M the interval of the ratio is {:.2f} to {:.2f}".format(*longest.interval) in RESULTS
@@ -157,14 +158,14 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     ((of_three_seeds, average),) = means.items()
     assert of_three_seeds == BPE
     assert average.interval is not None
-    bpe = "{:.2f} ({:.2f} to {:.2f}, three seeds)".format(average.value, *average.interval)
+    bpe = "{:.2f} with BPE tokens ({:.2f} to {:.2f}, three seeds)".format(average.value, *average.interval)
     del of_19_7m[BPE]
     smallest, largest = sorted(of_19_7m, key=lambda setting: of_19_7m[setting])[:: len(of_19_7m) - 1]
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")
     (low,), (high,) = of_19_7m[smallest], of_19_7m[largest]
     (unchanged,) = (point.by_seed[0] for point in points(CORPUS) if point.tokens == 19_660_800)
-    stated = f"{low:.2f} (windows of 64) to {high:.2f} (masked language modelling), and {unchanged:.2f} with nothing"
-    assert f"the ratio after 19.7M tokens is {stated} changed (one seed each), with BPE tokens {bpe}." in README
+    stated = f"{low:.2f} (windows of 64) to {high:.2f} (masked language modelling); it is {unchanged:.2f} with nothing"
+    assert f"the ratio at 19.7M tokens ranges from {stated} changed (one seed each), and {bpe}." in README
 
 
 def test_what_a_slightly_better_sinusoid_would_give_is_in_readme_and_the_results():
@@ -172,7 +173,8 @@ def test_what_a_slightly_better_sinusoid_would_give_is_in_readme_and_the_results
     *_, first, second, third, _, _, _ = (
         f"{point.advantage.value:.1f}" for point in advantage(better, "rope", "sinusoidal")
     )
-    assert f"a sinusoid 0.01 nats better would give {first}, {second} and {third}." in README
+    better_by = "a sinusoid 0.01 nats better would lower the table's first three ratios to"
+    assert f"{better_by} {first}, {second} and {third}." in README
     assert f"would make the ratio {first} at 9.8M, {second} at 19.7M and {third} at 39.3M." in RESULTS
 
 

@@ -82,13 +82,14 @@ def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, seeds,
     by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f')}"
     assert f"| {name} | {by_seed} | {average} | {tests} | {measured} |" in COPYING
     assert min(values) > 0
-    assert 3 * p_of(values) > 0.05  # "none of three tests ... is significant after correction"
+    assert 3 * p_of(values) > 0.05  # "None of the three tests of this is significant after correction"
 
 
 def test_the_leads_are_in_readme_and_beside_the_published_claims():
     first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
-    tests = "none of three tests of this, of which one was announced before its runs, is significant after correction"
-    assert f"in all nine pairs of runs (six seeds); {tests}" in README
+    assert "the sinusoid ends lower in all nine pairs of runs (six seeds)" in README
+    tests = "None of the three tests of this is significant after correction, and only one was announced before"
+    assert f"{tests} its runs.**" in README
     assert (
         f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})" in README
     )
@@ -117,7 +118,8 @@ def test_what_was_not_planned_of_these_tests_is_stated():
     pairs = [*longer, fourth]
     assert f"With the seed of the trials, 100, RoPE ends {-fourth:.3f} lower at the same two settings" in COPYING
     assert f"as a fourth pair the mean is {mean(pairs):.3f} ({interval(pairs)})" in COPYING
-    assert f"with the seed used for tuning RoPE copies a little with 157M and ends {-fourth:.3f} lower." in README
+    copies = "with the seed used for tuning, RoPE copies a little after 157M tokens and ends"
+    assert f"{copies} {-fourth:.3f} below the sinusoid." in README
 
 
 def test_the_lead_over_rope_at_its_rate_of_shorter_runs_is_stated():
