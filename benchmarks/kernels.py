@@ -82,11 +82,10 @@ def training_step(shape: Shape, device: torch.device, compiled: bool) -> Step:
     windows = torch.randint(shape.vocab_size, (shape.batch_size, shape.context + 1), device=device)
 
     def losses(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            return loss_of(model, inputs, targets)
+        return loss_of(model, inputs, targets)
 
-    forward: Callable[..., torch.Tensor] = torch.compile(losses, fullgraph=True) if compiled else losses
-    update = TrainingStep(model, forward, AdamW(0.001), phase=record_function)
+    forward = torch.compile(losses, fullgraph=True) if compiled else losses
+    update = TrainingStep(model, forward, AdamW(0.001), autocast=device.type, phase=record_function)
     return lambda: update(windows[:, :-1], windows[:, 1:])
 
 

@@ -20,13 +20,12 @@ from implementations import Implementation, Shape
 from options import Parser, positive
 from output import command, environment, table, today, with_version, write
 from timing import ratios, spread, time_interleaved
-from torch import Tensor, nn
+from torch import Tensor
 
 from posenc.config.files import CONF
 from posenc.errors import first_line
 from posenc.objectives.objective import Causal, Masked, Objective
-from posenc.training.efficiency import DENSE_BF16
-from posenc.training.environment import hardware
+from posenc.training.efficiency import peak_flops
 from posenc.training.optim import AdamW
 from posenc.training.step import TrainingStep
 
@@ -43,19 +42,6 @@ WARM_UP = 3
 
 Row = dict[str, Any]
 """The results of an implementation."""
-
-
-class ModelWithLoss(nn.Module):
-    """A model and its loss in one module, so that they are compiled together."""
-
-    def __init__(self, implementation: Implementation, shape: Shape, precision: str) -> None:
-        super().__init__()
-        self.model, self.loss, self.autocast = implementation.build(shape), implementation.loss, precision == "bf16"
-
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """(B, T) each -> mean nats per predicted token."""
-        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.autocast):
-            return self.loss(self.model, inputs, targets)
 
 
 class Training:
@@ -86,10 +72,14 @@ class Training:
         before = torch.cuda.memory_allocated()
         torch.manual_seed(0)
         self.implementation, self.batch = implementation, batch
-        self.module = ModelWithLoss(implementation, shape, precision).to(device).train()
-        if compiler is not None:
-            self.module.compile(mode=compiler)
-        self.training_step = TrainingStep(self.module, self.module, AdamW(lr=1e-3))
+        self.model = model = implementation.build(shape).to(device).train()
+
+        def loss(inputs: Tensor, targets: Tensor) -> Tensor:
+            return implementation.loss(model, inputs, targets)
+
+        compiled = loss if compiler is None else torch.compile(loss, mode=compiler)
+        autocast = device.type if precision == "bf16" else None
+        self.training_step = TrainingStep(model, compiled, AdamW(lr=1e-3), autocast=autocast)
         self.losses = [self.step().item()]
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -103,7 +93,7 @@ class Training:
 
     def parameters(self, min_ndim: int = 0) -> int:
         """Trained parameters, in tensors of at least so many dimensions; a tied matrix counts once."""
-        trained = [weight for weight in self.module.parameters() if weight.requires_grad]
+        trained = [weight for weight in self.model.parameters() if weight.requires_grad]
         return sum(weight.numel() for weight in trained if weight.ndim >= min_ndim)
 
     def flops_per_token(self, shape: Shape) -> int:
@@ -163,7 +153,7 @@ def measure(given: argparse.Namespace, shape: Shape, ready: Sequence[Training]) 
     """One row per implementation."""
     tokens = given.batch * given.context
     times = time_interleaved({one.implementation.name: one.step for one in ready}, given.rounds, given.steps)
-    peak = DENSE_BF16.get(hardware(given.device)) if given.precision == "bf16" else None
+    peak = peak_flops(given.device, "bf16-mixed" if given.precision == "bf16" else "32-true")
     rows = []
     for one in ready:
         implementation, seconds = one.implementation, times[one.implementation.name]

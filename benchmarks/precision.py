@@ -4,7 +4,7 @@ Compares loss and gradients of every position scheme and family, causal and mask
 cuDNN's attention, the default on an H200, is known to return wrong results with few key heads on a B200
 (pytorch#193893), and NaN with a mask at lengths of 64 modulo 128 where all logits of a query are below -88 (#196678),
 which the logits of these models are not. Cases that differ are compared again without cuDNN's attention. Exits with 1
-if a difference is larger than rounding explains.
+if a difference is larger than rounding explains; with --runs the differences are only listed.
 
     python benchmarks/precision.py --compile     # what a compiled run computes: fewer cases, since each is a graph
     python benchmarks/precision.py --runs runs/claim_map  # at the weights of finished runs, whose logits may be larger
@@ -21,6 +21,7 @@ from output import environment, table
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from posenc.config.command_line import one_sentence_errors
 from posenc.config.compose import composed
 from posenc.config.files import CONF, choices_in
 from posenc.data.batches import validation_noise
@@ -186,6 +187,9 @@ def main() -> int:
         print(f"bf16 on {environment(given.device)}, against fp32 on the CPU: relative errors.\n")
         print(table(["run", "loss", "largest of a weight's gradient"], rows))
         return 0
+    for case in given.only or ():
+        with one_sentence_errors(case.split(), CONF):
+            build(case, max(lengths))  # `compare` skips an invalid case
     rows, failed = compare(given.only or chosen, lengths, hardware)
     print(f"{'Compiled bf16' if given.compile else 'bf16'} on {environment(given.device)}, against fp32 on the CPU.")
     print(f"Relative errors of the loss (at most {LOSS:.0e}) and of the gradient of a weight (at most {GRADIENT}):\n")

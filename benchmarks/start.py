@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from options import Parser, positive
+from options import Parser
 from output import table, today, with_version, write
 from timing import spread
 
@@ -45,14 +45,11 @@ def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("overrides", nargs="*", help="as for train.py; by default experiment=kjv_tiny")
     parser.add_argument("--loggers", nargs="+", choices=("csv", "wandb"), default=["csv", "wandb"])
-    parser.add_argument("--threads", type=positive, help="OMP_NUM_THREADS of the runs")
     parser.add_rounds(5)
     parser.add_out()
     given = parser.parse_args()
     overrides = given.overrides or ["experiment=kjv_tiny"]
     environment = {**os.environ, "WANDB_MODE": "offline"}
-    if given.threads:
-        environment["OMP_NUM_THREADS"] = str(given.threads)
     train = [sys.executable, "train.py"]
     loggers = {f"logger={name}": [*train, *overrides, f"logger={name}", *STEPS] for name in given.loggers}
     flags = {flag: [*train, *flag.split(), *overrides] for flag in ("--help", "--cfg job")}

@@ -16,6 +16,7 @@ from pathlib import Path
 from options import Parser
 from output import table
 
+from hydra_plugins.posenc_joblib import Processes
 from posenc.storage.csv_files import read_csv
 
 ROOT = Path(__file__).parent.parent
@@ -58,10 +59,11 @@ def main() -> None:
         fastest = {count: min(seconds) for count, seconds in times.items()}
         rows = [[str(count), f"{best:.1f}", f"{fastest[1] / best:.2f}"] for count, best in fastest.items()]
         print(table(["parallel runs", "seconds per sweep", "speed-up"], rows))
-        on_gpu = best_device().type != "cpu"
-        sequential = {None if on_gpu else os.environ.get("OMP_NUM_THREADS"): Path(folder, "0-1")}
+        on_gpu, inherited = best_device().type != "cpu", os.environ.get("OMP_NUM_THREADS", "")
+        sequential = {"" if on_gpu else inherited: Path(folder, "0-1")}
+        runs = len(losses(Path(folder, "0-1")))
         for count in counts:
-            threads = None if on_gpu else str(max(1, (os.cpu_count() or 1) // count))
+            threads = "" if on_gpu else inherited or str(Processes(count).threads(runs))
             if threads not in sequential:
                 sequential[threads] = Path(folder, f"sequential-{threads}")
                 train([*sweep, f"runs={sequential[threads]}"], {"OMP_NUM_THREADS": threads})

@@ -39,3 +39,19 @@ def test_a_finished_run_is_compared_at_its_own_weights(train, tmp_path):
         assert (run / "config.yaml").exists()
         assert (loss == gradient == 0) == exact
         assert 0 <= loss <= module("precision").LOSS
+
+
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        ("pos=fox objective=masked", "needs a causal model: use objective=causal or another pos"),
+        ("pos=roope", "pos=roope is not a choice"),
+    ],
+)
+def test_an_invalid_case_is_an_error_and_not_within_tolerance(case, sentence, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["precision", "--device", "cpu", "--lengths", "8", "--only", "pos=none", case])
+    with pytest.raises(SystemExit, match="2"):
+        module("precision").main()
+    output, error = capsys.readouterr()
+    assert sentence in error
+    assert "within tolerance" not in output
