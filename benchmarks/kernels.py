@@ -155,7 +155,7 @@ def matmuls_by_shape(shape: Shape) -> dict[tuple[str, str], Part]:
         "feed-forward up matmul": (width, 4 * width),
         "feed-forward down matmul": (4 * width, width),
     }
-    found = {}
+    found: dict[tuple[str, str], Part] = {}
     for name, (inputs, outputs) in sizes.items():
         found |= products(name, "backward", shape.tokens, inputs, outputs)
     if shape.vocab_size < LARGE_VOCAB:

@@ -162,7 +162,8 @@ def compare_runs(folders: Sequence[Path], cache: Path, hardware: Hardware) -> It
 def without_cudnn_attention() -> Iterator[None]:
     """Context in which attention is left to torch's other kernels, also in what is compiled."""
     # The compiler's cache does not depend on the choice of kernels.
-    with sdpa_kernel(OTHER_KERNELS), torch.compiler.config.patch(force_disable_caches=True):
+    without_caches = torch.compiler.config.patch(force_disable_caches=True)  # type: ignore[attr-defined]
+    with sdpa_kernel(OTHER_KERNELS), without_caches:
         yield
 
 

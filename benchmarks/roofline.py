@@ -120,7 +120,8 @@ class Roofline:
 def main() -> None:
     given = arguments()
     shape = shape_of(given.model, given.vocabulary, given.context, given.batch)
-    here, step, chips = given.device or device("auto"), None, [CHIPS[name] for name in given.chip]
+    here, step = given.device or device("auto"), None
+    chips: list[Chip | None] = [CHIPS[name] for name in given.chip]
     if given.measure and (here.type == "cuda" or given.device):
         import kernels
         import torch

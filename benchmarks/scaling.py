@@ -143,7 +143,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     from posenc.training.accelerator import Hardware
 
     where = given.device or device("auto")
-    precision = Hardware(where.type).chosen_precision()
+    precision = Hardware("cpu" if where.type == "cpu" else "gpu").chosen_precision()
     # Linear attention disables autocast: next to bf16 a GPU uses TF32 for it, as in a run.
     tf32 = where.type == "cuda" and precision == "bf16-mixed"
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
@@ -244,15 +244,17 @@ class Benchmark:
         import torch
 
         from posenc.model import Linear, Softmax, Transformer
+        from posenc.model.attention import AttentionOp
         from posenc.positions import PositionScheme, Rotary
 
         layers, head_dim = self.setting.layers, self.setting.head_dim
-        scheme, attention = {
+        arms: dict[str, tuple[PositionScheme, AttentionOp]] = {
             "rope": (Rotary(head_dim), Softmax()),
             "none": (PositionScheme(), Softmax()),
             "favor": (Rotary(head_dim), Linear(head_dim, "favor")),
             "elu": (Rotary(head_dim), Linear(head_dim, "elu")),
-        }[name]
+        }
+        scheme, attention = arms[name]
         heads = shape.width // head_dim
         model = Transformer(VOCAB_SIZE, shape.length, layers, shape.width, heads, scheme, attention=attention)
         if self.compiled:
