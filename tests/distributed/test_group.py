@@ -1,9 +1,13 @@
 """Communication between ranks, here one after the other in this process."""
 
+import signal
+import threading
+
 import pytest
 import torch.distributed as dist
 
 from posenc.distributed import group
+from posenc.errors import Stopped
 
 
 @pytest.fixture
@@ -36,3 +40,29 @@ def test_ranks_that_torchrun_starts_again_see_nothing_of_the_attempt_that_failed
     assert group.first_to_report("out of memory", 1)
     become(0, attempt=1)
     assert not group.first_to_report("out of memory", 1)
+
+
+def test_a_rank_that_waits_for_rank_0_stops_at_a_signal(become):
+    def stop(signum, _):
+        raise Stopped(signum, "stopped")
+
+    become(0, attempt=0)
+    store, decided = group.store(), threading.Event()
+
+    def decide():
+        decided.set()
+        store.set("broadcast 1", "1")
+
+    late = threading.Timer(5, decide)
+    become(1, attempt=0)
+    before = signal.signal(signal.SIGALRM, stop)
+    late.start()
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(Stopped):
+            group.broadcast(lambda: None)
+        assert not decided.is_set()
+    finally:
+        late.cancel()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -20,8 +20,8 @@ from posenc.errors import RunError
 CONNECTING = timedelta(minutes=10)
 """Timeout for all ranks to start."""
 
-WAITING = timedelta(days=1)
-"""Timeout for rank 0, which may be tokenizing a large corpus."""
+POLL = 0.1
+"""Seconds between two looks at the store while rank 0, which may be tokenizing a large corpus, decides."""
 
 LINGER = 3.0
 """Seconds that rank 0, if it hosts the store, waits after reporting an error, so that other ranks do not repeat it."""
@@ -46,7 +46,6 @@ def store() -> Any:
 
     atexit.register(_leave_process_group)
     shared, _, _ = next(rendezvous("env://", timeout=CONNECTING))
-    shared.set_timeout(WAITING)
     return own_keys(shared)
 
 
@@ -75,6 +74,8 @@ def broadcast(decide: Callable[[], Any]) -> Any:
         value = decide()
         store().set(key, json.dumps(value))
         return value
+    while not store().check([key]):  # `get` would block, and with it the handlers of signals
+        time.sleep(POLL)
     return json.loads(store().get(key))
 
 
