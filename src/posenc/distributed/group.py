@@ -20,16 +20,16 @@ from posenc.errors import RunError
 CONNECTING = timedelta(minutes=10)
 """Timeout for all ranks to start."""
 
-WAITING = timedelta(days=1)
-"""Timeout for rank 0, which may be tokenizing a large corpus."""
+POLL = 0.1
+"""Seconds between two looks at the store while rank 0, which may be tokenizing a large corpus, decides."""
 
 LINGER = 3.0
 """Seconds that rank 0, if it hosts the store, waits after reporting an error, so that other ranks do not repeat it."""
 
-TASK = "posenc/task"
+TASK = "task"
 """Key of the task in the store that `launch` has started."""
 
-REPORT = "posenc/report"
+REPORT = "report"
 """Key of the message and exit code of the first error."""
 
 LOST = "another rank of this run has died or does not respond; the same command resumes from the last checkpoint"
@@ -46,8 +46,14 @@ def store() -> Any:
 
     atexit.register(_leave_process_group)
     shared, _, _ = next(rendezvous("env://", timeout=CONNECTING))
-    shared.set_timeout(WAITING)
-    return shared
+    return own_keys(shared)
+
+
+def own_keys(shared: Any) -> Any:
+    """A store without the keys of torch, and of earlier attempts: `torchrun --max-restarts` keeps its store."""
+    from torch.distributed import PrefixStore
+
+    return PrefixStore(f"posenc/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", shared)
 
 
 def _leave_process_group() -> None:
@@ -63,11 +69,13 @@ def broadcast(decide: Callable[[], Any]) -> Any:
     rank = this_rank()
     if rank.world_size == 1:
         return decide()
-    key = f"posenc/broadcast {store().add(f'posenc/broadcasts of {rank.rank}', 1)}"
+    key = f"broadcast {store().add(f'broadcasts of {rank.rank}', 1)}"
     if rank.is_zero:
         value = decide()
         store().set(key, json.dumps(value))
         return value
+    while not store().check([key]):  # `get` would block, and with it the handlers of signals
+        time.sleep(POLL)
     return json.loads(store().get(key))
 
 
@@ -112,7 +120,7 @@ def first_to_report(sentence: str, code: int) -> bool:
     if rank.world_size == 1:
         return True
     try:
-        if store().add("posenc/errors", 1) > 1:
+        if store().add("errors", 1) > 1:
             return False
         store().set(REPORT, json.dumps([sentence, code]))
         return not store().check([TASK])

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from posenc.distributed.group import LOST, REPORT, TASK
+from posenc.distributed.group import LOST, REPORT, TASK, own_keys
 from posenc.errors import MISUSE, RunError, Stopped, UserError
 
 if TYPE_CHECKING:
@@ -42,13 +42,14 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # errors are reported in one sentence
-    store = TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
+    shared_store = TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
+    store = own_keys(shared_store)
     store.set(TASK, json.dumps(task))
     shared = {
         "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": str(world_size),
         "MASTER_ADDR": ADDRESS,
-        "MASTER_PORT": str(store.port),
+        "MASTER_PORT": str(shared_store.port),
         "TORCHELASTIC_USE_AGENT_STORE": str(True),  # the store is not hosted by one of the ranks
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() // world_size))),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from posenc.bounds import at_least_one
 from posenc.model.attention import AttentionOp, PositionContext, Softmax, mask_future
 from posenc.model.block import Block, Family
 from posenc.positions import PositionScheme
@@ -45,13 +46,7 @@ class Transformer(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        sizes = {
-            "vocab_size": vocab_size,
-            "context": context,
-            "layers": layers,
-            "width": width,
-            "heads": heads,
-        }
+        sizes = {"vocab_size": vocab_size, "context": context, "layers": layers, "width": width, "heads": heads}
         family, attention = family or Family(), attention or Softmax()
         _check(sizes, scheme, family, attention, causal)
         self.causal = causal
@@ -140,9 +135,7 @@ def _check(
     sizes: Mapping[str, int], scheme: PositionScheme, family: Family, attention: AttentionOp, causal: bool
 ) -> None:
     """Raise the errors documented in `Transformer`."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}={size} must be at least 1")
+    at_least_one(**sizes)
     if sizes["width"] % sizes["heads"]:
         raise ValueError(f"width={sizes['width']} must be a multiple of heads={sizes['heads']}")
     if scheme.max_length is not None and sizes["context"] > scheme.max_length:
