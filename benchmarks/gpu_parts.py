@@ -77,7 +77,7 @@ PARTS = (
     Part("sweep_compiled", 400, "slower than uncompiled", NO_LINE,
          (f"{TRAIN} -m {SWEPT} trainer.compile=true",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
     Part("loop", 240, "1.0x a bare loop", r"^train.py takes.*|^.*, torch .*; .*",
-         tuple(f"benchmarks/loop.py logger=csv trainer.{option}"
+         tuple(f"benchmarks/loop.py logger=csv --steps 200 trainer.{option}"
                for option in ("compile=auto", "compile=true", "cuda_graphs=true")),
          (f"benchmarks/loop.py {TOY} logger=csv --steps 10 --rounds 2",)),
     Part("start", 150, "first step within a few seconds", r"first step done.*",

@@ -2,7 +2,7 @@
 
 train.py's loop has Lightning, all callbacks, metrics.csv and W&B's files (offline). The bare loop trains the same model
 on the same batches. Both run in interleaved rounds in one process. Start-up, compilation, validation and checkpoints
-are not counted.
+are not counted. A run rounds the time of each phase to a millisecond, so fast steps need a larger --steps.
 """
 
 import os
