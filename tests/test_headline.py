@@ -84,7 +84,20 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
         fewer, at = ("", "at") if stated else (" times fewer tokens", "at a budget of")
         low, high = on_test.advantage.interval
         stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) {at} {tokens}")
-    assert " and ".join(stated) in README
+    *shorter, longest = stated
+    assert f"{', '.join(shorter)} and {longest}" in README
+
+
+def test_n_over_the_six_seeds_of_both_replications_is_stated():
+    backbone, alternatives = found(CORPUS)
+    both = [run for run in backbone if run.pos in ("rope", "sinusoidal")]
+    ratios = [
+        formatting.interval(point.advantage, 2)
+        for point in advantage([*both, *alternatives["replication"]], "rope", "sinusoidal")
+        if point.advantage.seeds == 6 and point.has_ratio
+    ]
+    *shorter, longest = ratios
+    assert f"Over all six seeds, 0 to 5, N on the last validation is {', '.join(shorter)} and {longest};" in RESULTS
 
 
 def test_the_ratio_on_the_king_james_bible_is_in_readme():
