@@ -50,6 +50,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         shown = [result for result in (*results, *itertools.chain(*beside.values())) if result.tokens in tokens]
         _enlarge(closest, shown, arrows)
         (left, right), (low, high) = closest.get_xlim(), closest.get_ylim()
+        right = min(right, drawn[0].get_xlim()[1])
         drawn[0].indicate_inset((left, low, right - left, high - low), edgecolor="#1c1c1c")
         closest.set_title("the frame on the left, enlarged", loc="left", fontsize=9)
     drawn[0].set_ylabel("final validation loss, nats per token")
