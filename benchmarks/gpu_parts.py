@@ -73,14 +73,14 @@ PARTS = (
     Part("peers_others", 400, "1.2x each", ROWS,
          (f"{PEERS} 'x-transformers, flash' 'Llama, SDPA' 'GPTNeoX, SDPA'",),
          ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only 'Llama, SDPA'",)),
-    Part("sweep", 240, "<= 2 min", NO_LINE, (f"{TRAIN} -m {SWEPT}",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
-    Part("sweep_compiled", 400, "slower than uncompiled", NO_LINE,
-         (f"{TRAIN} -m {SWEPT} trainer.compile=true",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
-    Part("loop", 240, "1.0x a bare loop", r"^train.py takes.*|^.*, torch .*; .*",
-         tuple(f"benchmarks/loop.py logger=csv --steps 200 trainer.{option}"
+    Part("sweep", 160, "<= 2 min", NO_LINE, (f"{TRAIN} -m {SWEPT}",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
+    Part("compiled", 120, "a default run takes longer compiled", r"^ +(?:speed|time) .*",
+         (f"{TRAIN} name=uncompiled", f"{TRAIN} name=compiled trainer.compile=true"), (f"{TRAIN} {TOY}",)),
+    Part("loop", 160, "1.0x a bare loop", r"^train.py takes.*|^.*, torch .*; .*",
+         tuple(f"benchmarks/loop.py logger=csv --steps 200 --rounds 5 trainer.{option}"
                for option in ("compile=auto", "compile=true", "cuda_graphs=true")),
          (f"benchmarks/loop.py {TOY} logger=csv --steps 10 --rounds 2",)),
-    Part("start", 150, "first step within a few seconds", r"first step done.*",
+    Part("start", 100, "first step within a few seconds", r"first step done.*",
          ("benchmarks/start.py --loggers csv --rounds 2",),
          (f"benchmarks/start.py {TOY} --loggers csv --rounds 1",)),
     Part("comparison", 560, "RoPE, the sinusoid, learned and ALiBi at 25M, 26M bytes of text, each at its own best "
