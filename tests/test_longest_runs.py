@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, RemovedHeadRow, Result
+from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.validation_error import Difference, differences
 from posenc.storage.csv_files import read_rows
 from tests.claim_map_pages import CLAIMS, COPYING, CORPUS, FOLDER, LONGEST, README, STUDY, found, listed
@@ -32,11 +33,16 @@ def whole(one: Difference) -> dict[int, float]:
     return {own.seed: mean(rows[arm.key]) - mean(rows[own.key]) for own, arm in one.pairs}
 
 
-def leads(seeds: Sequence[int], tokens: int = LONGEST) -> list[float]:
-    """Of the sinusoid over RoPE, each at its best learning rate there, at the last validation, by seed."""
+def leads(seeds: Sequence[int], tokens: int = LONGEST, base: str = "") -> list[float]:
+    """Of the sinusoid over RoPE, each at its best learning rate there, at the last validation, by seed.
+
+    RoPE has its arm's base unless another is given.
+    """
     backbone, alternatives = found(CORPUS)
-    runs = [run for run in (*backbone, *alternatives["replication"]) if run.tokens == tokens]
+    others = alternatives["rope, base 1,000"] if base else ()
+    runs = [run for run in (*backbone, *alternatives["replication"], *others) if run.tokens == tokens]
     of = {(run.pos, run.seed): run.val_loss for run in runs}
+    assert not base or {run.base for run in others} == {base}
     return [of["rope", seed] - of["sinusoidal", seed] for seed in seeds]
 
 
@@ -60,40 +66,45 @@ def copied(rows: Iterable[CopyingRow | RemovedHeadRow]) -> str:
     return cells((row.second - row.first for row in rows), ".2f")
 
 
-def at_its_best(tokens: int) -> Difference:
+def at_its_best(tokens: int, base: str) -> Difference:
     """On the whole validation split, with RoPE at the rate of the table of leads."""
-    (one,) = (one for one in paired(tokens) if one.pairs[0][1].lr == {LONGEST: 0.003, 2 * LONGEST: 0.0015}[tokens])
+    rate = {LONGEST: 0.003, 2 * LONGEST: 0.0015}[tokens]
+    (one,) = (one for one in paired(tokens) if (one.pairs[0][1].lr, one.pairs[0][1].base) == (rate, base))
     return one
 
 
 @pytest.mark.parametrize(
-    ("name", "seeds", "tokens"),
+    ("name", "base", "seeds", "tokens"),
     [
-        ("78.6M", SEEDS, LONGEST),
-        ("78.6M, replication", REPLICATION, LONGEST),
-        ("157M", SEEDS, 2 * LONGEST),
+        ("78.6M", "100000", SEEDS, LONGEST),
+        ("78.6M", "1000", SEEDS, LONGEST),
+        ("78.6M, replication", "1000", REPLICATION, LONGEST),
+        ("157M", "10000", SEEDS, 2 * LONGEST),
     ],
 )
-def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, seeds, tokens):
-    values, everywhere = leads(seeds, tokens), whole(at_its_best(tokens))
+def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, base, seeds, tokens):
+    of_other = base if (base, seeds) == ("1000", SEEDS) else ""
+    values, everywhere = leads(seeds, tokens, of_other), whole(at_its_best(tokens, base))
     measured = ", ".join(f"{everywhere[seed]:.3f}" if seed in everywhere else "not measured" for seed in seeds)
     average = f"{mean(values):.3f} ({interval(values)})"
-    tests = f"{p_of(values):.3f} | {3 * p_of(values):.3f}"
-    by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f')}"
-    assert f"| {name} | {by_seed} | {average} | {tests} | {measured} |" in COPYING
-    assert min(values) > 0
-    assert 3 * p_of(values) > 0.05  # "None of the three tests of this is significant after correction"
+    tests = f"{p_of(values):.3f} | {4 * p_of(values):.3f}"
+    by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f').replace('-0.000', '0.000')}"
+    assert f"| {name} | {int(base):,} | {by_seed} | {average} | {tests} | {measured} |" in COPYING
+    assert sum(value > 0 for value in values) == (2 if base == "100000" else 3)  # "in eight of nine pairs"
+    assert 4 * p_of(values) > 0.05  # "None of the four tests of this is significant after correction"
 
 
 def test_the_leads_are_in_readme_and_beside_the_published_claims():
     first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
-    assert "the sinusoid ends lower in all nine pairs of runs (six seeds)" in README
-    tests = "None of the three tests of this is significant after correction, and only one was announced before"
+    assert "the sinusoid ends lower in eight of nine pairs of runs (six seeds)" in README
+    tests = "None of the four tests of this is significant after correction, and only one was announced before"
     assert f"{tests} its runs.**" in README
     assert (
         f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})" in README
     )
-    replication = "in a [replication](docs/copying.md#the-order-of-the-arms) with three new seeds by"
+    replication = (
+        "in a [replication](docs/copying.md#the-order-of-the-arms) with three new seeds, where RoPE has base 1,000, by"
+    )
     assert f"{replication} {mean(again):.3f} ({interval(again)})" in README
     assert f"after 157M by {mean(longer):.3f} ({interval(longer)})." in README
     assert f"by {mean(again):.3f}, {interval(again)}, in a replication" in CLAIMS
@@ -101,15 +112,15 @@ def test_the_leads_are_in_readme_and_beside_the_published_claims():
 
 
 def test_what_was_not_planned_of_these_tests_is_stated():
-    first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
-    together = [*first, *again]
-    assert f"Over all six seeds of 78.6M the mean is {mean(together):.3f} ({interval(together)})" in COPYING
-    assert f"corrected for the two tests of 78.6M, is {2 * p_of(again):.3f}." in COPYING
-    everywhere = whole(at_its_best(LONGEST))
+    longer = leads(SEEDS, 2 * LONGEST)
+    together = [*leads(SEEDS, base="1000"), *leads(REPLICATION)]
+    mean_of_six = f"{mean(together):.3f} ({interval(together)})"
+    assert f"Over all six seeds of 78.6M with base 1,000 the mean is {mean_of_six}" in COPYING
+    everywhere = whole(at_its_best(LONGEST, "1000"))
     replicated = [everywhere[seed] for seed in REPLICATION]
     assert f"the mean is {mean(replicated):.3f} for the replication ({interval(replicated)})" in COPYING
-    twice = [*whole(at_its_best(2 * LONGEST)).values()]
-    tests = f"p = {p_of(twice):.3f}, or {6 * p_of(twice):.3f} corrected for three tests on two measures"
+    twice = [*whole(at_its_best(2 * LONGEST, "10000")).values()]
+    tests = f"p = {p_of(twice):.3f}, or {8 * p_of(twice):.3f} corrected for four tests on two measures"
     assert f"{mean(twice):.3f} with 157M ({interval(twice)}; {tests})" in COPYING
     assert {f"{one.se:.3f}" for one in (*paired(), *paired(2 * LONGEST))} == {"0.001"}
     of_trials = [run for run in STUDY.on(CORPUS) if (run.tokens, run.seed) == (2 * LONGEST, 100)]
@@ -127,7 +138,7 @@ def test_the_lead_over_rope_at_its_rate_of_shorter_runs_is_stated():
     assert [own.seed for own, _ in one.pairs] == [*SEEDS]
     in_training = listed((arm.val_loss - own.val_loss for own, arm in one.pairs), 3)
     everywhere = f"({listed(whole(one).values(), 3)} on the whole split)"
-    assert f"the sinusoid ends {in_training} below RoPE at 0.006 {everywhere}" in COPYING
+    assert f"the sinusoid ends {in_training} below RoPE with base 1,000 at 0.006 {everywhere}" in COPYING
 
 
 def test_at_equal_learning_rates_the_lead_and_the_sd_over_seeds_are_stated():
@@ -142,12 +153,17 @@ def test_at_equal_learning_rates_the_lead_and_the_sd_over_seeds_are_stated():
 
 def of_arms(tokens: int, seeds: Sequence[int]) -> list[tuple[CopyingRow, CopyingRow]]:
     """What the sinusoid and RoPE of each seed copy, each at its best learning rate."""
-    rows = {(row.pos, row.lr, row.scale, row.base, row.seed, row.tokens): row for row in COPIED}
-    sinusoid, rope = {
-        LONGEST: (("sinusoidal", 0.0042, "0.1", "10000"), ("rope", 0.003, "", "1000")),
-        2 * LONGEST: (("sinusoidal", 0.003, "0.1", "10000"), ("rope", 0.0015, "", "10000")),
-    }[tokens]
-    return [(rows[*sinusoid, seed, tokens], rows[*rope, seed, tokens]) for seed in seeds]
+    rows = {
+        (row.pos, row.lr, row.scale, row.base, row.seed, row.tokens): row for row in COPIED if row.setting == BACKBONE
+    }
+    rate, of_rope = {LONGEST: (0.0042, 0.003), 2 * LONGEST: (0.003, 0.0015)}[tokens]
+    pairs = []
+    for seed in seeds:
+        base = "10000" if tokens > LONGEST else "1000" if seed in REPLICATION else "100000"
+        pairs.append(
+            (rows["sinusoidal", rate, "0.1", "10000", seed, tokens], rows["rope", of_rope, "", base, seed, tokens])
+        )
+    return pairs
 
 
 def test_what_the_sinusoid_copies_is_stated_and_goes_with_its_lead():
@@ -187,11 +203,9 @@ def test_rope_where_it_copies_most_ends_below_the_sinusoid_of_that_seed():
 
 
 def test_what_both_arms_copy_in_the_longer_runs_is_stated():
-    rows = [row for row in COPIED if row.tokens in (LONGEST, 2 * LONGEST)]
-    at_their_best = {LONGEST: {"sinusoidal": 0.0042, "rope": 0.003}, 2 * LONGEST: {"sinusoidal": 0.003, "rope": 0.0015}}
-    in_pairs = [row for row in rows if row.seed < 100 and at_their_best[row.tokens].get(row.pos) == row.lr]
-    assert len(in_pairs) == 2 * len([*SEEDS, *REPLICATION, *SEEDS]) == 18
-    copied, rotated = ([row.first - row.second for row in in_pairs if row.pos == pos] for pos in ("sinusoidal", "rope"))
+    pairs = [*of_arms(LONGEST, [*SEEDS, *REPLICATION]), *of_arms(2 * LONGEST, SEEDS)]
+    copied, rotated = ([row.first - row.second for row in arm] for arm in zip(*pairs, strict=True))
+    rows = [row for row in COPIED if row.tokens in (LONGEST, 2 * LONGEST) and "intervention" not in row.setting]
     of_rope = [row.first - row.second for row in rows if row.pos == "rope"]
     lower = f"{min(copied):.2f} to {max(copied):.2f} nats lower than at its first occurrence"
     assert f"its loss on text that occurs a second time within the window is {lower}" in README
@@ -219,12 +233,11 @@ def test_what_is_copied_with_bpe_tokens_is_stated():
 
 
 def test_what_fewer_rotated_channels_change_is_stated():
-    runs = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST]
-    of = {(run.pos, run.lr, run.base, run.seed): run for run in runs}
-    hybrids, controls = (
-        [of[pos, 0.003, base, seed] for seed in (0, 1)] for pos, base in (("nope_hybrid", "10000"), ("rope", "1000"))
-    )
-    sinusoids = [of["sinusoidal", 0.0042, "10000", seed] for seed in (0, 1)]
+    runs = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST and run.setting in (BACKBONE, SEARCH)]
+    of = {(run.pos, run.lr, run.base, run.seed): run for run in runs if run.scale in ("", "0.1")}
+    hybrids = [of["nope_hybrid", 0.003, "10000", seed] for seed in SEEDS]
+    controls = [of["rope", 0.003, "10000", seed] for seed in (0, 1)]
+    sinusoids = [of["sinusoidal", 0.0042, "10000", seed] for seed in SEEDS]
     hybrid, partial, control, sinusoid, other = (
         of[*arm, "10000", 100]
         for arm in (
@@ -240,12 +253,11 @@ def test_what_fewer_rotated_channels_change_is_stated():
         return listed((high.val_loss - low.val_loss for low, high in zip(ones, others, strict=True)), 3)
 
     assert f"It ends {below([hybrid], [control])} nats below that RoPE." in COPYING
-    assert f"and end {below(hybrids, controls)} below RoPE of the same seed" in COPYING
-    against = f"it ends {below(hybrids, sinusoids)} lower (seeds 0 and 1), and, with seed 100, "
+    against = f"it ends {below(hybrids, sinusoids)} lower (seeds 0, 1 and 2), and, with seed 100, "
     against += f"{below([hybrid], [other])} lower than the sinusoid at 0.006 and {below([hybrid], [sinusoid])} lower"
     assert f"Against the sinusoid at its best rate {against} than at 0.003" in COPYING
-    ends = f"it does with each of three seeds, and ends {below(hybrids, sinusoids)} nats below the sinusoid (two seeds)"
-    assert f"RoPE can copy too: without positions in its last layer {ends}" in README
+    ends = f"and without them in the last it ends {below(hybrids, sinusoids)} nats below the sinusoid"
+    assert f"with each of three seeds, {ends}" in README
     assert max(run.val_loss for run in hybrids) < min(run.val_loss for run in sinusoids)
     ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
     assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
@@ -269,6 +281,47 @@ def test_what_fewer_rotated_channels_change_is_stated():
     last = max(run.val_loss for run in copying)
     assert last < min(run.val_loss for run in runs if run not in copying)  # "and ends below the sinusoid"
     assert min(runs, key=lambda run: run.val_loss) == partial  # "the lowest of all runs"
+
+
+def test_in_which_layer_positions_must_be_missing_for_rope_to_copy_is_stated():
+    """The last layer is the hybrid's; the seeds of each are in order, in the results too."""
+    ends = {run.key: run.val_loss for run in STUDY.on(CORPUS)}
+    at_longest = [
+        row for row in COPIED if (row.tokens, row.lr, row.base) == (LONGEST, 0.003, "10000") and row.seed < 100
+    ]
+    rope = {row.seed: row for row in at_longest if (row.pos, row.setting) == ("rope", BACKBONE)}
+    assert [*rope] == [0, 1]
+    for name, layers, copies in (
+        ("the first layer", "1, 2, 3", False),
+        ("the second", "0, 2, 3", False),
+        ("the third", "0, 1, 3", True),
+        ("the last", "", True),
+    ):
+        setting = f"intervention=only_layers intervention.in_layers=[{layers}]" if layers else BACKBONE
+        pos = "rope" if layers else "nope_hybrid"
+        rows = sorted((row for row in at_longest if (row.pos, row.setting) == (pos, setting)), key=lambda row: row.seed)
+        assert [row.seed for row in rows] == [*SEEDS]
+        assert {row.second - row.first < -0.2 for row in rows} == {copies}
+        gaps = cells((ends[row.key] - ends[rope[row.seed].key] for row in rows if row.seed in rope), "+.3f")
+        assert f"| {name} | {copied(rows)} | {gaps} |" in COPYING
+
+
+def test_the_larger_its_base_the_lower_rope_ends_with_78_6m_tokens():
+    runs = [run for run in STUDY.on(CORPUS) if (run.pos, run.tokens, run.lr) == ("rope", LONGEST, 0.003)]
+    trials = {int(run.base): run for run in runs if run.setting == SEARCH}
+    bases = sorted(trials)
+    assert bases == [1_000, 10_000, 100_000, 1_000_000]
+    losses = listed((trials[base].val_loss for base in bases), 3)
+    assert f"bases of {listed_bases(bases)} end at {losses} nats" in COPYING
+    assert min(bases, key=lambda base: trials[base].val_loss) == bases[-1]
+    of = {(run.base, run.seed): run.val_loss for run in runs if run.setting == BACKBONE}
+    gained = listed((of["1000", seed] - of["100000", seed] for seed in SEEDS), 3)
+    assert f"With base 100,000 RoPE ends {gained} below base 1,000" in COPYING
+
+
+def listed_bases(bases: Sequence[int]) -> str:
+    *others, last = (f"{base:,}" for base in bases)
+    return f"{', '.join(others)} and {last}"
 
 
 def test_the_one_head_on_which_copying_depends_is_stated_for_every_model_of_bytes_that_copies():

@@ -15,12 +15,14 @@ from tests.conftest import CONF, ROOT, composed
 RULES = (ROOT / "docs/protocol.md").read_text().partition("## Rules in force")[2].partition("## Record of changes")[0]
 STUDY = Study(ROOT / "results/claim-map")
 TRIALS = [block for block in STUDY.plan["blocks"] if set(block["seeds"]) <= set(STUDY.plan["search_seeds"])]
-VERDICT = [block for block in STUDY.plan["blocks"] if block not in TRIALS and "alternative" not in block]
+INTERVENTIONS = [block for block in STUDY.plan["blocks"] if "intervention=" in str(block["arms"])]
+OTHERS = [block for block in STUDY.plan["blocks"] if "alternative" in block]
+VERDICT = [block for block in STUDY.plan["blocks"] if block not in (*TRIALS, *INTERVENTIONS, *OTHERS)]
 BACKBONE = [block for block in VERDICT if block["what"] == "backbone"]
 LONGEST = [block for block in VERDICT if block["what"].startswith("backbone, ")]
 """Of the backbone too, with the winners of searches of their own."""
 
-T5_LONGEST = [block for block in VERDICT if block["units"] == [64] and any("pos=t5" in arm for arm in block["arms"])]
+LONGER_T5 = [block for block in VERDICT if block["units"] in ([16], [64]) and [*block["arms"]][0].startswith("pos=t5")]
 
 
 OLDER = "pos=learned pos.scale=0.1 optim.lr=0.0042 attention=linear"
@@ -93,7 +95,7 @@ def test_the_trials_of_the_table_are_those_in_the_results():
 
 def test_every_arm_but_one_that_is_named_has_the_chosen_values_in_every_block_of_the_verdict():
     assert "With linear attention `learned` still has the sinusoid's values" in " ".join(RULES.split())
-    older = [block for block in VERDICT if block not in (*LONGEST, *T5_LONGEST)]
+    older = [block for block in VERDICT if block not in (*LONGEST, *LONGER_T5)]
     blocks = [{**block, "arms": {key: arm for key, arm in block["arms"].items() if arm != OLDER}} for block in older]
     assert blocks != older
 
@@ -106,13 +108,13 @@ def test_every_arm_but_one_that_is_named_has_the_chosen_values_in_every_block_of
 
 
 def test_the_longest_budgets_have_the_values_that_the_rules_name():
-    at_64, at_128, base, sinusoid = stated(
-        r"With 64 RoPE has a learning rate of ([\d.]+); "
+    at_64, base_at_64, at_128, base, sinusoid = stated(
+        r"With 64 RoPE has a learning rate of ([\d.]+) and base ([\d,]+); "
         r"with 128 it has ([\d.]+) and base ([\d,]+), and the sinusoid ([\d.]+):"
     )
     chosen = {schemes[0]: values(cells[-1].partition(":")[0]) for schemes, cells in arms()}
     expected: dict[int, dict[str, list[float | str]]] = {
-        64: {"rope": [float(at_64), chosen["rope"][1]], "sinusoidal": chosen["sinusoidal"]},
+        64: {"rope": [float(at_64), *numbers(base_at_64)], "sinusoidal": chosen["sinusoidal"]},
         128: {"rope": [float(at_128), *numbers(base)], "sinusoidal": [float(sinusoid), chosen["sinusoidal"][1]]},
     }
     second = {"rope": "pos.base", "sinusoidal": "pos.scale"}
@@ -121,8 +123,9 @@ def test_the_longest_budgets_have_the_values_that_the_rules_name():
         for pos, of_arm in expected[units].items():
             used = planned([block], [pos])
             assert [used["optim.lr"], used[second[pos]]] == [{value} for value in of_arm], (units, pos)
-    (of_t5,) = stated(r"T5 has ([\d.]+) with 64 too")
-    assert planned(T5_LONGEST, ["t5"])["optim.lr"] == {float(of_t5)}
+    of_t5 = stated(r"T5 has ([\d.]+) with 16, .*? and ([\d.]+) with 64")
+    for block, rate in zip(LONGER_T5, of_t5, strict=True):
+        assert planned([block], ["t5"])["optim.lr"] == {float(rate)}
 
 
 def test_the_default_amplitude_is_the_chosen_one():
