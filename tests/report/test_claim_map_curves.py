@@ -9,9 +9,9 @@ from tests.report.test_claim_map_figures import points_of
 TOKENS = (1000, 2000, 8000)
 
 
-def run(pos, seed, end, setting="backbone", lr=0.003):
+def run(pos, seed, end, setting="backbone", lr=0.003, base=""):
     losses = dict(zip(TOKENS, (end + 1, end + 0.5, end), strict=True))
-    return [CurveRow("wiki", setting, pos, seed, 8000, lr, "", "", at, loss) for at, loss in losses.items()]
+    return [CurveRow("wiki", setting, pos, seed, 8000, lr, "", base, at, loss) for at, loss in losses.items()]
 
 
 ROPE = [*run("rope", 0, 1.30), *run("rope", 1, 1.32), *run("rope", 100, 1.31, "search")]
@@ -51,6 +51,20 @@ def test_rope_with_other_hyperparameters_is_drawn_too_if_it_has_several_seeds():
         "_",
     ]
     assert differences([*ROPE, *higher]) is None
+
+
+def test_the_base_of_rope_is_named_if_several_are_drawn():
+    arms = {base: [row for seed in (0, 1) for row in run("rope", seed, 1.3, base=base)] for base in ("1000", "100000")}
+    sinusoid = run("sinusoidal", 0, 1.2, base="10000")
+    drawn = differences([*arms["1000"], *run("rope", 2, 1.3, base="1000"), *arms["100000"], *sinusoid])
+    assert drawn is not None
+    (axes,) = drawn.axes
+    names = [line.get_label() for line in axes.lines[1:]]
+    assert names == ["sinusoid at 0.003, 1 seed", "RoPE at 0.003, base 100,000, 2 seeds", "_"]
+    assert axes.get_ylabel().endswith("RoPE at 0.003, base 1,000, nats")
+    alone = differences([*arms["1000"], *sinusoid])
+    assert alone is not None
+    assert "base" not in alone.axes[0].get_ylabel()
 
 
 def test_without_a_common_seed_nothing_is_drawn():

@@ -47,6 +47,18 @@ def test_the_runs_of_a_budget_where_the_order_reverses_have_a_row_for_each_arm_b
         assert bar.get_xdata() == pytest.approx([means[name]] * 2)
 
 
+def test_the_base_of_rope_is_named_if_there_are_several():
+    runs = [replace(run, base="1000") if run.pos == "rope" else run for run in with_the_order_reversed(16)]
+    other = [replace(run, base="100000") for run in runs if (run.pos, run.tokens) == ("rope", 16 * UNIT)]
+    (axes,) = panels(runs, {"rope, other": other})
+    rate = f"learning rate {runs[0].lr:g}"
+    assert {text.get_text() for text in axes.get_yticklabels()} == {
+        f"RoPE, base 1,000, {rate}",
+        f"RoPE, other, base 100,000, {rate}",
+        f"sinusoid, {rate}",
+    }
+
+
 def test_each_budget_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others():
     beneath = panels(with_the_order_reversed(8, 16))
     assert [axes.get_title(loc="left") for axes in beneath] == [

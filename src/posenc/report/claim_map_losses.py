@@ -54,11 +54,10 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         drawn[0].indicate_inset((left, low, right - left, high - low), edgecolor="#1c1c1c")
         closest.set_title("the frame on the left, enlarged", loc="left", fontsize=9)
     drawn[0].set_ylabel("final validation loss, nats per token")
-    fig.suptitle(
-        "Each dot is a run, trained to the end of its schedule; lines: medians over seeds\n"
-        f"arrows: how many times fewer tokens {titled(ARM)} needs for the same loss",
-        fontsize=10,
-    )
+    title = ["Each dot is a run, trained to the end of its schedule; lines: medians over seeds"]
+    if arrows:
+        title.append(f"arrows: how many times fewer tokens {titled(ARM)} needs for the same loss")
+    fig.suptitle("\n".join(title), fontsize=10)
     fig.legend(*closest.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return fig
 
@@ -122,7 +121,8 @@ def _runs(axes: Any, results: Sequence[Result], alternatives: Mapping[str, Seque
 
 def _bigram(axes: Any, results: Sequence[Result]) -> None:
     loss = statistics.fmean(result.bigram_loss for result in results)
-    if math.isnan(loss):
+    low, high = axes.get_ylim()
+    if math.isnan(loss) or loss - high > high - low:  # otherwise the runs would share the lower half of the axis
         return
     axes.axhline(loss, color="#8c8c8c", linewidth=0.9, linestyle=(0, (2, 2)))
     at = {"xycoords": ("axes fraction", "data"), "ha": "right", "fontsize": 9, "color": "#606060"}

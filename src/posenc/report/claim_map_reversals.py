@@ -1,7 +1,7 @@
 """The figure of the final losses at the budgets at which the claim map's baseline ends lower."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -30,8 +30,10 @@ def reversed_order(
     numbers = [len(rows) for rows in strips.values()]
     fig = Figure(figsize=(8, 0.23 * sum(numbers) + 0.5 * len(numbers) + 0.4), layout="constrained")
     stacked = fig.subplots(len(strips), 1, squeeze=False, sharex=True, height_ratios=numbers)[:, 0]
+    bases = {run.base for rows in strips.values() for _, runs in rows for run in runs if run.pos == ARM}
     for axes, (budget, rows) in zip(stacked, strips.items(), strict=True):
-        _strip(axes, rows, f"the runs of {formatting.millions(budget)} tokens; bars: means")
+        of_arms = [(_named(name, runs[0], bases if len(bases) > 1 else ()), runs) for name, runs in rows]
+        _strip(axes, of_arms, f"the runs of {formatting.millions(budget)} tokens; bars: means")
     stacked[-1].set_xlabel("final validation loss, nats per token")
     return fig
 
@@ -45,6 +47,12 @@ def _rows(
     return sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
 
 
+def _named(name: str, run: Result, bases: Container[str]) -> str:
+    """The name of an arm with its learning rate, and with RoPE's base if it is one of those to be named."""
+    base = [formatting.base(run.base)] if run.pos == ARM and run.base in bases else []
+    return ", ".join([name, *(known for known in (*base, f"learning rate {run.lr:g}") if known not in name)])
+
+
 def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) -> None:
     """A row of dots for each arm, the lowest loss at the top."""
     look = looks([runs[0].pos for _, runs in rows])
@@ -53,7 +61,6 @@ def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) 
         colour = look[runs[0].pos].colour
         axes.plot(ends, [height] * len(ends), "o", color=colour, markersize=5, alpha=0.65, markeredgewidth=0)
         axes.plot([statistics.fmean(ends)] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=1.6)
-    names = [name if (rate := f"learning rate {runs[0].lr:g}") in name else f"{name}, {rate}" for name, runs in rows]
-    axes.set_yticks(range(len(rows)), [titled(name) for name in names], fontsize=9)
+    axes.set_yticks(range(len(rows)), [titled(name) for name, _ in rows], fontsize=9)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_title(title, loc="left", fontsize=9)

@@ -89,6 +89,11 @@ def finite(value: float | None, digits: int = 4) -> str:
     return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
 
+def base(value: str) -> str:
+    """base 100,000."""
+    return f"base {float(value):,.0f}"
+
+
 def hyperparameters(of: RunRow | Trial) -> str:
     """lr 0.0042, scale 0.1, base 10000; those that the scheme has."""
     known = {"lr": f"{of.lr:g}", "scale": of.scale, "base": of.base}
