@@ -306,7 +306,7 @@ def test_in_which_layer_positions_must_be_missing_for_rope_to_copy_is_stated():
         assert f"| {name} | {copied(rows)} | {gaps} |" in COPYING
 
 
-def test_the_larger_its_base_the_lower_rope_ends_with_78_6m_tokens():
+def test_of_four_bases_the_largest_ends_lowest_with_78_6m_tokens():
     runs = [run for run in STUDY.on(CORPUS) if (run.pos, run.tokens, run.lr) == ("rope", LONGEST, 0.003)]
     trials = {int(run.base): run for run in runs if run.setting == SEARCH}
     bases = sorted(trials)
@@ -327,12 +327,15 @@ def listed_bases(bases: Sequence[int]) -> str:
 def test_the_one_head_on_which_copying_depends_is_stated_for_every_model_of_bytes_that_copies():
     rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
     copying = [row for row in rows if row.layer == 0 and row.first - row.second > 0.1 and "bpe" not in row.setting]
-    assert len(copying) == 8
-    rises = []
+    assert len(copying) == 12
+    rises, unrotated = [], []
     for whole in copying:
         heads = [row for row in rows if row.key == whole.key and row.layer and row.first - whole.first < 0.5]
         one, other, *_ = sorted(heads, key=lambda row: row.first - row.second)
         assert one.layer > 2
+        if "in_layers=[0, 1, 3]" in whole.setting or whole.pos == "nope_hybrid":
+            unrotated.append((one.layer, 4 if whole.pos == "nope_hybrid" else 3))
+        assert one.first - one.second < 0.065  # "at most 0.06 of the gain is left"
         gains = [copied([row]).replace("-0.00", "0.00") for row in (whole, one, other)]
         figures = [*gains[:2], one.layer, gains[2], f"{whole.seen:.3f}", f"{one.seen:.3f}"]
         figures += [f"{whole.new:.3f}", f"{one.new:.3f}"]
@@ -341,6 +344,9 @@ def test_the_one_head_on_which_copying_depends_is_stated_for_every_model_of_byte
     (least, most), (low, high) = ((min(of_text), max(of_text)) for of_text in zip(*rises, strict=True))
     assert f"the loss in repeated contexts rises by {least:.2f} to {most:.2f}, to that of models" in COPYING
     assert f"in novel contexts it rises by {low:.2f} to {high:.2f}." in COPYING
+    assert len(unrotated) == 7
+    assert all(layer == without for layer, without in unrotated)
+    assert "The head that copies is then in the layer without positions." in README
     broken = [row for row in rows if row.layer and "bpe" not in row.setting]
     first = {whole.key: whole.first for whole in copying}
     assert {row.layer for row in broken if row.key in first and row.first - first[row.key] >= 0.5} == {1}

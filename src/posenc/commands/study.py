@@ -105,11 +105,13 @@ def add_evaluations(
     """
     from posenc.evaluation.load import load
     from posenc.storage.resource_errors import resource_errors
+    from posenc.training.accelerator import best_device
 
     def evaluated(run: "Run", result: "Result") -> "list[RunRow]":
         try:
             with resource_errors():
                 trained = load(Path(run.source))
+                trained.model.to(best_device())
                 found = evaluate(trained, trained.split(cache, split))
                 rows = [kind(*result.key, *map(_rounded, values)) for values in found]
             if undefined := {column for row in rows for column, value in vars(row).items() if not _finite(value)}:
