@@ -270,7 +270,7 @@ def test_what_fewer_rotated_channels_change_is_stated():
     )
     words = ("no", "one", "two", "three")
     share = f"with {words[sum(run in copying for run in partials)]} of {words[len(partials)]} seeds"
-    assert f"does so {share}" in COPYING
+    assert f"With three quarters of all channels unrotated RoPE copies {share}" in COPYING
     ropes = {0: controls[0], 1: controls[1], 100: control}
     stated = f"not copy, and ends {below(late, [ropes[run.seed] for run in late])} below RoPE of the same seed"
     assert stated in COPYING
