@@ -1,6 +1,6 @@
 """The figure of the longest runs: each scheme's loss minus RoPE's, within the run."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -31,10 +31,9 @@ class Curves(NamedTuple):
         ends = [losses[max(losses)] for losses in self.by_seed.values()]
         return len(ends), -sum(ends) / len(ends)
 
-    def name(self, pos: str, bases: Container[str]) -> str:
-        """RoPE at 0.003, base 1,000; with a base that is one of those to be named."""
-        base = f", {formatting.base(self.base)}" if self.base in bases else ""
-        return f"{titled(pos)} at {self.lr:g}{base}"
+    def name(self, pos: str, with_base: bool) -> str:
+        """RoPE at 0.003, base 1,000."""
+        return f"{titled(pos)} at {self.lr:g}{f', {formatting.base(self.base)}' if with_base else ''}"
 
 
 def arms(rows: Iterable[CurveRow]) -> dict[str, list[Curves]]:
@@ -66,15 +65,14 @@ def differences(rows: Sequence[CurveRow]) -> Figure | None:
         return None
     controls = [curves for curves in controls if len(curves.by_seed) > 1]
     shown += [(ARM, curves, 0.8) for curves in controls]
-    bases = {curves.base for curves in (rope, *controls)}
-    named = {ARM: bases if len(bases) > 1 else set()}
+    several_bases = len({curves.base for curves in (rope, *controls)}) > 1
     fig = Figure(figsize=(7, 3.8), layout="constrained")
     axes: Any = fig.subplots()
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
     look = looks([pos for pos, *_ in shown])
     for place, (pos, curves, width) in enumerate(shown):
         seeds = sorted(curves.by_seed.keys() & rope.by_seed)
-        name = f"{curves.name(pos, named.get(pos, ()))}, {formatting.seeds(len(seeds))}"
+        name = f"{curves.name(pos, pos == ARM and several_bases)}, {formatting.seeds(len(seeds))}"
         again = look[pos].colour in (look[other].colour for other, *_ in shown[:place])
         line = {"color": look[pos].colour, "linestyle": (0, (1.5, 1.2)) if again else "-", "linewidth": width}
         for seed in seeds:
@@ -83,7 +81,7 @@ def differences(rows: Sequence[CurveRow]) -> Figure | None:
             axes.plot([at / 1e6 for at in drawn], [losses[at] - own[at] for at in drawn], label=name, **line)
             name = "_"  # the legend has one entry for all seeds
     axes.set_xlabel("million training tokens")
-    axes.set_ylabel(f"validation loss minus that\nof {rope.name(ARM, named[ARM])}, nats")
+    axes.set_ylabel(f"validation loss minus that\nof {rope.name(ARM, several_bases)}, nats")
     axes.margins(x=0.02)
     fig.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return fig

@@ -1,7 +1,7 @@
 """The figure of the final losses at the budgets at which the claim map's baseline ends lower."""
 
 import statistics
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -32,7 +32,7 @@ def reversed_order(
     stacked = fig.subplots(len(strips), 1, squeeze=False, sharex=True, height_ratios=numbers)[:, 0]
     bases = {run.base for rows in strips.values() for _, runs in rows for run in runs if run.pos == ARM}
     for axes, (budget, rows) in zip(stacked, strips.items(), strict=True):
-        of_arms = [(_named(name, runs[0], bases if len(bases) > 1 else ()), runs) for name, runs in rows]
+        of_arms = [(_named(name, runs[0], runs[0].pos == ARM and len(bases) > 1), runs) for name, runs in rows]
         _strip(axes, of_arms, f"the runs of {formatting.millions(budget)} tokens; bars: means")
     stacked[-1].set_xlabel("final validation loss, nats per token")
     return fig
@@ -47,10 +47,10 @@ def _rows(
     return sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
 
 
-def _named(name: str, run: Result, bases: Container[str]) -> str:
-    """The name of an arm with its learning rate, and with RoPE's base if it is one of those to be named."""
-    base = [formatting.base(run.base)] if run.pos == ARM and run.base in bases else []
-    return ", ".join([name, *(known for known in (*base, f"learning rate {run.lr:g}") if known not in name)])
+def _named(name: str, run: Result, with_base: bool) -> str:
+    """The name of an arm with its learning rate, and perhaps with its base."""
+    chosen = [*([formatting.base(run.base)] if with_base else []), f"learning rate {run.lr:g}"]
+    return ", ".join([name, *(one for one in chosen if one not in name)])
 
 
 def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) -> None:
