@@ -4,14 +4,16 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from posenc.analysis.corpus_map import backbone_of
-from posenc.analysis.results import Result
+from posenc.analysis.results import CopyingRow, RemovedHeadRow, Result
 from posenc.analysis.study import Study
+from posenc.storage.csv_files import read_rows
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "results/claim-map"
 STUDY = Study(FOLDER)
 CORPUS = STUDY.corpora[0]
 LONGEST = 78_643_200
+COPIED = read_rows(FOLDER / "copying.csv", CopyingRow)
 README, RESULTS, COPYING, CLAIMS = (
     " ".join((ROOT / page).read_text().split())
     for page in ("README.md", "docs/results.md", "docs/copying.md", "docs/claims.md")
@@ -28,3 +30,13 @@ def listed(values: Iterable[float], digits: int) -> str:
 def found(corpus: str) -> tuple[Sequence[Result], Mapping[str, Sequence[Result]]]:
     """The backbone and its alternatives."""
     return backbone_of(STUDY, corpus)
+
+
+def cells(values: Iterable[float], form: str) -> str:
+    """By seed, as in a table."""
+    return ", ".join(format(value, form) for value in values)
+
+
+def copied(rows: Iterable[CopyingRow | RemovedHeadRow]) -> str:
+    """Second minus first occurrence, by seed, as in a table."""
+    return cells((row.second - row.first for row in rows), ".2f")

@@ -2,20 +2,32 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import mean, stdev
 
 import pytest
 from scipy import stats
 
-from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, RemovedHeadRow, Result
+from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.validation_error import Difference, differences
 from posenc.storage.csv_files import read_rows
-from tests.claim_map_pages import CLAIMS, COPYING, CORPUS, FOLDER, LONGEST, README, STUDY, found, listed
+from tests.claim_map_pages import (
+    CLAIMS,
+    COPIED,
+    COPYING,
+    CORPUS,
+    FOLDER,
+    LONGEST,
+    README,
+    STUDY,
+    cells,
+    copied,
+    found,
+    listed,
+)
 
 SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
-COPIED = read_rows(FOLDER / "copying.csv", CopyingRow)
 BLOCKS = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
 
 
@@ -54,16 +66,6 @@ def interval(values: Sequence[float]) -> str:
 
 def p_of(values: Sequence[float]) -> float:
     return float(stats.ttest_1samp(values, 0).pvalue)
-
-
-def cells(values: Iterable[float], form: str) -> str:
-    """By seed, as in a table."""
-    return ", ".join(format(value, form) for value in values)
-
-
-def copied(rows: Iterable[CopyingRow | RemovedHeadRow]) -> str:
-    """Second minus first occurrence, by seed, as in a table."""
-    return cells((row.second - row.first for row in rows), ".2f")
 
 
 def at_its_best(tokens: int, base: str) -> Difference:
@@ -232,80 +234,6 @@ def test_what_is_copied_with_bpe_tokens_is_stated():
     assert f"with the sinusoid by {of_sinusoid} and {at_last}." in COPYING
 
 
-def test_what_fewer_rotated_channels_change_is_stated():
-    runs = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST and run.setting in (BACKBONE, SEARCH)]
-    of = {(run.pos, run.lr, run.base, run.seed): run for run in runs if run.scale in ("", "0.1")}
-    hybrids = [of["nope_hybrid", 0.003, "10000", seed] for seed in SEEDS]
-    controls = [of["rope", 0.003, "10000", seed] for seed in (0, 1)]
-    sinusoids = [of["sinusoidal", 0.0042, "10000", seed] for seed in SEEDS]
-    hybrid, partial, control, sinusoid, other = (
-        of[*arm, "10000", 100]
-        for arm in (
-            ("nope_hybrid", 0.003),
-            ("rope_partial", 0.003),
-            ("rope", 0.003),
-            ("sinusoidal", 0.003),
-            ("sinusoidal", 0.006),
-        )
-    )
-
-    def below(ones: Sequence[Result], others: Sequence[Result]) -> str:
-        return listed((high.val_loss - low.val_loss for low, high in zip(ones, others, strict=True)), 3)
-
-    assert f"It ends {below([hybrid], [control])} nats below that RoPE." in COPYING
-    against = f"it ends {below(hybrids, sinusoids)} lower (seeds 0, 1 and 2), and, with seed 100, "
-    against += f"{below([hybrid], [other])} lower than the sinusoid at 0.006 and {below([hybrid], [sinusoid])} lower"
-    assert f"Against the sinusoid at its best rate {against} than at 0.003" in COPYING
-    ends = f"and without them in the last it ends {below(hybrids, sinusoids)} nats below the sinusoid"
-    assert f"with each of three seeds, {ends}" in README
-    assert max(run.val_loss for run in hybrids) < min(run.val_loss for run in sinusoids)
-    ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
-    assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
-    gains = {row.key: row.first - row.second for row in COPIED}
-    partials = sorted((run for run in runs if run.pos == "rope_partial"), key=lambda run: run.seed)
-    late = [run for run in partials if gains[run.key] < 0.1]
-    copying = [run for run in runs if run.pos in ("nope_hybrid", "rope_partial") and gains[run.key] > 0.2]
-    assert (
-        min(gains[run.key] for run in copying) > 0.3 > 0.02 > max(gains[one.key] for one in (*late, control, *controls))
-    )
-    words = ("no", "one", "two", "three")
-    share = f"with {words[sum(run in copying for run in partials)]} of {words[len(partials)]} seeds"
-    assert f"With three quarters of all channels unrotated RoPE copies {share}" in COPYING
-    ropes = {0: controls[0], 1: controls[1], 100: control}
-    stated = f"not copy, and ends {below(late, [ropes[run.seed] for run in late])} below RoPE of the same seed"
-    assert stated in COPYING
-    novel = {row.key: row.new for row in COPIED}
-    gaps = listed((novel[ropes[run.seed].key] - novel[run.key] for run in partials), 3)
-    seeds = listed((run.seed for run in partials), 0)
-    assert f"In novel contexts it is {gaps} below RoPE (seeds {seeds})" in COPYING
-    last = max(run.val_loss for run in copying)
-    assert last < min(run.val_loss for run in runs if run not in copying)  # "and ends below the sinusoid"
-    assert min(runs, key=lambda run: run.val_loss) == partial  # "the lowest of all runs"
-
-
-def test_in_which_layer_positions_must_be_missing_for_rope_to_copy_is_stated():
-    """The last layer is the hybrid's; the seeds of each are in order, in the results too."""
-    ends = {run.key: run.val_loss for run in STUDY.on(CORPUS)}
-    at_longest = [
-        row for row in COPIED if (row.tokens, row.lr, row.base) == (LONGEST, 0.003, "10000") and row.seed < 100
-    ]
-    rope = {row.seed: row for row in at_longest if (row.pos, row.setting) == ("rope", BACKBONE)}
-    assert [*rope] == [0, 1]
-    for name, layers, copies in (
-        ("the first layer", "1, 2, 3", False),
-        ("the second", "0, 2, 3", False),
-        ("the third", "0, 1, 3", True),
-        ("the last", "", True),
-    ):
-        setting = f"intervention=only_layers intervention.in_layers=[{layers}]" if layers else BACKBONE
-        pos = "rope" if layers else "nope_hybrid"
-        rows = sorted((row for row in at_longest if (row.pos, row.setting) == (pos, setting)), key=lambda row: row.seed)
-        assert [row.seed for row in rows] == [*SEEDS]
-        assert {row.second - row.first < -0.2 for row in rows} == {copies}
-        gaps = cells((ends[row.key] - ends[rope[row.seed].key] for row in rows if row.seed in rope), "+.3f")
-        assert f"| {name} | {copied(rows)} | {gaps} |" in COPYING
-
-
 def test_of_four_bases_the_largest_ends_lowest_with_78_6m_tokens():
     runs = [run for run in STUDY.on(CORPUS) if (run.pos, run.tokens, run.lr) == ("rope", LONGEST, 0.003)]
     trials = {int(run.base): run for run in runs if run.setting == SEARCH}
@@ -322,44 +250,3 @@ def test_of_four_bases_the_largest_ends_lowest_with_78_6m_tokens():
 def listed_bases(bases: Sequence[int]) -> str:
     *others, last = (f"{base:,}" for base in bases)
     return f"{', '.join(others)} and {last}"
-
-
-def test_the_one_head_on_which_copying_depends_is_stated_for_every_model_of_bytes_that_copies():
-    rows = read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow)
-    copying = [row for row in rows if row.layer == 0 and row.first - row.second > 0.1 and "bpe" not in row.setting]
-    assert len(copying) == 12
-    rises, unrotated = [], []
-    for whole in copying:
-        heads = [row for row in rows if row.key == whole.key and row.layer and row.first - whole.first < 0.5]
-        one, other, *_ = sorted(heads, key=lambda row: row.first - row.second)
-        assert one.layer > 2
-        if "in_layers=[0, 1, 3]" in whole.setting or whole.pos == "nope_hybrid":
-            unrotated.append((one.layer, 4 if whole.pos == "nope_hybrid" else 3))
-        assert one.first - one.second < 0.065  # "at most 0.06 of the gain is left"
-        gains = [copied([row]).replace("-0.00", "0.00") for row in (whole, one, other)]
-        figures = [*gains[:2], one.layer, gains[2], f"{whole.seen:.3f}", f"{one.seen:.3f}"]
-        figures += [f"{whole.new:.3f}", f"{one.new:.3f}"]
-        assert f"M | {whole.seed} | {' | '.join(map(str, figures))} |" in COPYING
-        rises.append((one.seen - whole.seen, one.new - whole.new))
-    (least, most), (low, high) = ((min(of_text), max(of_text)) for of_text in zip(*rises, strict=True))
-    assert f"the loss in repeated contexts rises by {least:.2f} to {most:.2f}, to about that of models" in COPYING
-    assert f"in novel contexts it rises by {low:.2f} to {high:.2f}." in COPYING
-    assert len(unrotated) == 7
-    assert all(layer == without for layer, without in unrotated)
-    assert "The head that copies is then in the layer without positions." in README
-    broken = [row for row in rows if row.layer and "bpe" not in row.setting]
-    first = {whole.key: whole.first for whole in copying}
-    assert {row.layer for row in broken if row.key in first and row.first - first[row.key] >= 0.5} == {1}
-
-
-def test_the_heads_on_which_copying_depends_with_bpe_tokens_are_stated():
-    rows = [row for row in read_rows(FOLDER / "removed_heads.csv", RemovedHeadRow) if "bpe" in row.setting]
-    whole, *heads = [row for row in rows if row.pos == "rope"]
-    last, third, *_ = sorted(heads, key=lambda row: row.first - row.second)
-    assert (last.layer, third.layer) == (4, 3)
-    goes = f"({copied([whole])} to {copied([last])}), and hardly without one of the third ({copied([third])})"
-    raised = listed((row.first - whole.first for row in (last, third)), 2)
-    assert f"one head of the last layer {goes}, each of which also raises the loss" in COPYING
-    assert f"at the first occurrence, by {raised};" in COPYING
-    later = [row for row in rows if row.pos == "sinusoidal" and row.layer > 1]
-    assert f"({copied([min(later, key=lambda row: row.first - row.second)])} at the least)" in COPYING
