@@ -22,7 +22,7 @@ from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, only, python
 
-SHORT = ["eval_every=10", "log_every=10", "trainer=cpu"]
+SHORT = ["data=text", "logger=csv", "eval_every=10", "log_every=10", "trainer=cpu"]
 
 
 def command(folder, *arguments):
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     (folder / "text.txt").write_text("".join(f"Line {number} of a text.\n" for number in range(20_000)))
     arms = ["pos=rope", "pos=sinusoidal pos.scale=0.1"]
     plan = {
-        "experiment": "claim_map",
+        "experiment": "smoke",
         "precision": "32-true",
         "unit": 10,
         "search_seeds": [9],
@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
     lines = command(folder, "-m", "posenc.claim_map", "--results", "kept", "--todo", "data.path=text.txt", *SHORT)
     for line in lines.splitlines():
         command(folder, ROOT / "train.py", *shlex.split(line))
-    command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")
+    command(folder, "-m", "posenc.claim_map", "runs/smoke", "--results", "kept")
     return folder
 
 
@@ -57,16 +57,16 @@ def test_every_run_of_the_plan_is_a_row_with_its_curve(folder):
     rows = (folder / "kept" / "runs.csv").read_text().splitlines()
     assert len(rows) == 1 + 2
     assert sum(",rope,0," in row for row in rows) == 1
-    summary = json.loads((only(folder / "runs" / "claim_map" / "rope") / "summary.json").read_text())
+    summary = json.loads((only(folder / "runs" / "smoke" / "rope") / "summary.json").read_text())
     assert {row["hardware"] for row in read_csv(folder / "kept" / "runs.csv")} == {summary["hardware"]}
     assert len((folder / "kept" / "curves.csv").read_text().splitlines()) == 1 + 2
-    assert (folder / "kept" / "README.md").read_text().count("| 1 | 40,960 |") == 1
+    assert (folder / "kept" / "README.md").read_text().count("| 1 | 2,560 |") == 1
 
 
 def test_what_has_a_row_is_passed_over_even_where_its_run_is_gone(folder, tmp_path):
     todo = ["-m", "posenc.claim_map", "--results", folder / "kept", "--todo", f"data.path={folder}/text.txt", *SHORT]
     assert command(tmp_path, *todo).strip() == ""
-    other = [*todo, "model.width=32"]
+    other = [*todo, "model.width=16"]
     assert len(command(tmp_path, *other).splitlines()) == 2
 
 
@@ -76,7 +76,7 @@ def test_a_text_in_a_folder_with_an_accent_is_named_in_the_lines_and_read_for_n_
     text.parent.mkdir()
     shutil.copy(folder / "text.txt", text)
     own = [f"data.path={text}", *SHORT]
-    main(["--results", str(kept), "--cache", str(cache), "--ngrams", *own, "--todo", *own, "model.width=32"])
+    main(["--results", str(kept), "--cache", str(cache), "--ngrams", *own, "--todo", *own, "model.width=16"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("experiment=")]
     assert [f"data.path='{text}'" in shlex.split(line) for line in lines] == [True, True]
     assert (kept / "ngrams.csv").exists()
@@ -92,7 +92,7 @@ def test_only_folders_that_do_not_exist_are_refused(folder, tmp_path, capsys):
 
 def test_taking_runs_in_again_changes_nothing(folder):
     before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
-    command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", "kept")
+    command(folder, "-m", "posenc.claim_map", "runs/smoke", "--results", "kept")
     assert {file.name: file.read_bytes() for file in (folder / "kept").iterdir()} == before
 
 
@@ -108,14 +108,14 @@ def test_n_gram_models_are_measured_on_the_validation_windows_of_the_runs(folder
 def test_what_a_run_copies_is_added_once(folder, tmp_path):
     kept = shutil.copytree(folder / "kept", tmp_path / "kept")
     for _ in range(2):
-        command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", kept, "--copying")
+        command(folder, "-m", "posenc.claim_map", "runs/smoke", "--results", kept, "--copying")
     rows = read_csv(kept / "copying.csv")
     assert sorted(row["pos"] for row in rows) == ["rope", "sinusoidal"]
     page = (kept / "README.md").read_text()
     assert page.count("### Copying from the context") == 1
     arms = {"rope": "lr 0.003, base 10000", "sinusoidal": "lr 0.003, scale 0.1, base 10000"}
     for row in rows:
-        arm = f"| {row['pos']} | {arms[row['pos']]} | 40,960 | 0 |"
+        arm = f"| {row['pos']} | {arms[row['pos']]} | 2,560 | 0 |"
         gain = float(row["second"]) - float(row["first"])
         new, seen, own, foreign = (f"{float(row[column]):.3f}" for column in ("new", "seen", "own", "foreign"))
         cells = f"{gain:+.2f} | {new} | {seen} | {float(row['share']):.0%} | {own} | {foreign}"
@@ -125,7 +125,7 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
             for of in read_csv(kept / "distances.csv")
             if of["pos"] == row["pos"]
         }
-        assert list(apart) == [0, 32, 64, 128, 224]
+        assert list(apart) == [0, 8, 16, 32, 56]
         gains = " | ".join(f"{loss - apart[0]:+.2f}" for loss in list(apart.values())[1:])
         assert page.count(f"{arm} {gains} |") == 1
 
@@ -152,7 +152,7 @@ def test_a_measure_that_could_not_be_read_again_is_left_out_with_a_notice(
 ):
     monkeypatch.chdir(folder)  # data.path is relative
     study = Study(shutil.copytree(folder / "kept", tmp_path / "kept"))
-    finished, _ = study.add_runs([folder / "runs" / "claim_map" / "rope"])
+    finished, _ = study.add_runs([folder / "runs" / "smoke" / "rope"])
     add_evaluations(study, finished, folder / "data/cache", name, kind, lambda *_: [row])
     assert f"is not evaluated: on its windows {column} would be NaN or infinite" in capsys.readouterr().err
     assert not (study.folder / name).exists()
@@ -160,32 +160,32 @@ def test_a_measure_that_could_not_be_read_again_is_left_out_with_a_notice(
 
 def test_what_a_run_copies_without_the_head_that_matters_most_is_on_the_page(folder, tmp_path):
     kept = shutil.copytree(folder / "kept", tmp_path / "kept")
-    command(folder, "-m", "posenc.claim_map", "runs/claim_map/rope", "--results", kept, "--heads")
+    command(folder, "-m", "posenc.claim_map", "runs/smoke/rope", "--results", kept, "--heads")
     whole, *heads = read_csv(kept / "removed_heads.csv")
     assert whole["layer"] == whole["head"] == "0"
-    assert [row["layer"] + row["head"] for row in heads] == [f"{layer}{head}" for layer in "1234" for head in "1234"]
+    assert [row["layer"] + row["head"] for row in heads] == ["11", "12", "21", "22"]
     most, following, *_ = sorted(heads, key=lambda row: float(row["first"]) - float(row["second"]))
     gains = [f"{float(row['second']) - float(row['first']):+.2f}" for row in (whole, most, following)]
     losses = [f"{float(row[column]):.3f}" for column in ("new", "seen") for row in (whole, most)]
     cells = " | ".join([*gains, f"{most['layer']}.{most['head']}", *losses])
-    assert (kept / "README.md").read_text().count(f"| rope | lr 0.003, base 10000 | 40,960 | 0 | {cells} |") == 1
+    assert (kept / "README.md").read_text().count(f"| rope | lr 0.003, base 10000 | 2,560 | 0 | {cells} |") == 1
 
 
 def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_is_gone(folder, tmp_path):
-    run = only(folder / "runs" / "claim_map" / "sinusoidal")
+    run = only(folder / "runs" / "smoke" / "sinusoidal")
     (measured,) = (row["position_share"] for row in read_csv(run / "metrics.csv") if row["position_share"])
     (row,) = read_csv(folder / "kept" / "shares.csv")
     assert (row["pos"], row["first"], row["last"]) == ("sinusoidal", measured, measured)
     kept, share = shutil.copytree(folder / "kept", tmp_path / "kept"), f"{float(measured):.2f}"
     main(["--results", str(kept)])
     page = (kept / "README.md").read_text()
-    assert page.count(f"| sinusoidal | 0.1 | 10000 | 0.003 | 40,960 | 0 | {share} | {share} |") == 1
+    assert page.count(f"| sinusoidal | 0.1 | 10000 | 0.003 | 2,560 | 0 | {share} | {share} |") == 1
 
 
 def test_what_a_run_loses_on_each_block_is_added_once_and_compared_with_rope(folder, tmp_path):
     kept = shutil.copytree(folder / "kept", tmp_path / "kept")
     for _ in range(2):
-        command(folder, "-m", "posenc.claim_map", "runs/claim_map", "--results", kept, "--paired", "--test")
+        command(folder, "-m", "posenc.claim_map", "runs/smoke", "--results", kept, "--paired", "--test")
     losses, on_test = (
         {row["pos"]: json.loads(row["losses"]) for row in read_csv(kept / name)} for name in ("blocks.csv", "test.csv")
     )
@@ -194,9 +194,9 @@ def test_what_a_run_loses_on_each_block_is_added_once_and_compared_with_rope(fol
         assert fmean(losses[row["pos"]]) == pytest.approx(float(row["val_loss"]), abs=0.05)
     page = (kept / "README.md").read_text()
     difference = fmean(losses["sinusoidal"]) - fmean(losses["rope"])
-    (row,) = re.findall(r"base 10000 \| lr 0.003, base 10000 \| 40,960 \| 0 \| (\S+)", page)
+    (row,) = re.findall(r"base 10000 \| lr 0.003, base 10000 \| 2,560 \| 0 \| (\S+)", page)
     assert float(row) == pytest.approx(difference, abs=1e-4)
-    (row,) = re.findall(r"### The test split.*?\| 1 \| 40,960 \| (\S+) \| (\S+) ", page, re.DOTALL)
+    (row,) = re.findall(r"### The test split.*?\| 1 \| 2,560 \| (\S+) \| (\S+) ", page, re.DOTALL)
     assert list(map(float, row)) == [pytest.approx(fmean(on_test[pos]), abs=1e-3) for pos in ("sinusoidal", "rope")]
 
 
@@ -210,7 +210,7 @@ def test_the_test_split_is_the_end_of_the_text_and_trials_are_not_evaluated_on_i
 
     monkeypatch.setattr("posenc.evaluation.blocks.block_losses", losses)
     kept = shutil.copytree(folder / "kept", tmp_path / "kept")
-    main(["runs/claim_map", "--results", str(kept), "--test"])
+    main(["runs/smoke", "--results", str(kept), "--test"])
     text = (folder / "text.txt").read_bytes()
     for ids in seen:
         assert len(ids) > 1000
@@ -219,7 +219,7 @@ def test_the_test_split_is_the_end_of_the_text_and_trials_are_not_evaluated_on_i
     trials = tmp_path / "trials"
     trials.mkdir()
     (trials / "plan.yaml").write_text(yaml.safe_dump({**plan, "search_seeds": [0]}))
-    main(["runs/claim_map", "--results", str(trials), "--test"])
+    main(["runs/smoke", "--results", str(trials), "--test"])
     assert len(seen) == 2
     assert not (trials / "test.csv").exists()
 
@@ -227,7 +227,7 @@ def test_the_test_split_is_the_end_of_the_text_and_trials_are_not_evaluated_on_i
 @pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])
 def test_taking_runs_in_again_completes_what_was_interrupted(interrupted, folder, tmp_path, monkeypatch):
     shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
-    Study(tmp_path).add_runs([folder / "runs" / "claim_map" / "rope"])
+    Study(tmp_path).add_runs([folder / "runs" / "smoke" / "rope"])
 
     def write(file, content):
         if file.name == interrupted:
@@ -236,9 +236,9 @@ def test_taking_runs_in_again_completes_what_was_interrupted(interrupted, folder
 
     monkeypatch.setattr("posenc.analysis.study.atomic_write", write)
     with pytest.raises(KeyboardInterrupt):
-        Study(tmp_path).add_runs([folder / "runs" / "claim_map"])
+        Study(tmp_path).add_runs([folder / "runs" / "smoke"])
     monkeypatch.undo()
-    Study(tmp_path).add_runs([folder / "runs" / "claim_map"])
+    Study(tmp_path).add_runs([folder / "runs" / "smoke"])
     for name in ("runs.csv", "curves.csv"):
         assert (tmp_path / name).read_text() == (folder / "kept" / name).read_text()
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, t
     kept, runs = tmp_path / "kept", tmp_path / "runs"
     kept.mkdir()
     shutil.copy(folder / "kept" / "plan.yaml", kept)
-    trained = only(folder / "runs" / "claim_map" / "rope")
+    trained = only(folder / "runs" / "smoke" / "rope")
     broken = {
         "config.yaml": ("seed", "["),
         "metrics.csv": ("step", "pets"),
@@ -291,7 +291,7 @@ def test_a_run_that_no_block_asks_for_is_named_and_left_out_of_the_map(folder, t
     main(["--results", str(kept)])
     assert (kept / "README.md").read_text() == page
     (said,) = capsys.readouterr().err.splitlines()
-    assert f"{planned.corpus} pos=rope optim.lr=0.006 pos.base=10000 seed=0, 40,960 tokens" in said
+    assert f"{planned.corpus} pos=rope optim.lr=0.006 pos.base=10000 seed=0, 2,560 tokens" in said
     assert "sinusoidal" not in said
     backbone, _ = backbone_of(Study(kept), planned.corpus)
     assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.003)]
