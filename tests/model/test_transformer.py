@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.model import Transformer
@@ -231,7 +232,7 @@ def test_the_model_compiles_to_one_graph_and_computes_the_same(name):
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's compiler does it
-# Not held to it: pope, whose gradient aot_eager cannot compute, and fire, one of whose gradients is 13 % off.
+# Not held to it: pope, whose gradient aot_eager cannot compute, and fire, one of whose gradients is 5 % off.
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in ("pope", "fire")])
 def test_it_compiles_to_one_graph_in_bfloat16_too_with_its_gradient(name):
     torch.compiler.reset()
@@ -240,12 +241,13 @@ def test_it_compiles_to_one_graph_in_bfloat16_too_with_its_gradient(name):
     with torch.autocast("cpu", torch.bfloat16):
         logits, reference = compiled(tokens()), one(tokens())
     assert (logits - reference).norm() < 0.02 * reference.norm()
-    logits.sum().backward()
-    reference.sum().backward()
+    targets = tokens().roll(-1, 1).flatten()
+    for of_model in (logits, reference):
+        F.cross_entropy(of_model.flatten(0, 1).float(), targets).backward()
     for ours, theirs in zip(other.parameters(), one.parameters(), strict=True):
         assert ours.grad is not None
         assert theirs.grad is not None
-        assert (ours.grad - theirs.grad).norm() <= 0.05 * theirs.grad.norm() + 1e-6
+        assert (ours.grad - theirs.grad).norm() <= 0.02 * theirs.grad.norm() + 1e-6
 
 
 @pytest.mark.parametrize("name", OWN_PARAMETERS)

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.model.cpu_attention import causal_attention
+from posenc.compat import without_autocast
+from posenc.model import cpu_attention
 from posenc.positions.base import LayerScheme
 
 
@@ -111,21 +112,23 @@ class Softmax(nn.Module):
         """See `AttentionOp`."""
         scale = 1 / math.sqrt(q.shape[-1])
         q, k, bias = _rotated(q, k, context)
-        if _fused_is_slow(q, MAX_BLOCKWISE_LENGTH if causal and bias is None else MAX_LENGTH):
-            k, v = repeat_kv(k, q), repeat_kv(v, q)
-            if causal and bias is None:
-                return causal_attention(q, k, v, scale)
-            return _softmax(q, k, bias, causal, scale) @ v
+        if _fused_is_slow(q):
+            return cpu_attention.attention(q, repeat_kv(k, q), repeat_kv(v, q), bias, causal, scale)
         grouped = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, is_causal=causal and bias is None, enable_gqa=grouped, scale=scale
         )
 
     def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
-        """Rows sum to 1."""
+        """In float32 or better; rows sum to 1."""
         scale = 1 / math.sqrt(q.shape[-1])
         q, k, bias = _rotated(q, k, context)
-        return _softmax(q, repeat_kv(k, q), bias, causal, scale)
+        if causal and bias is None:
+            bias = mask_future(q.new_zeros(q.shape[-2], q.shape[-2]), causal)
+        exact = torch.promote_types(q.dtype, torch.float32)
+        with without_autocast(q):
+            logits = q.to(exact) @ repeat_kv(k, q).to(exact).mT * scale
+        return (logits if bias is None else logits + bias).softmax(-1)
 
 
 def _rotated(q: Tensor, k: Tensor, context: PositionContext) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -149,25 +152,14 @@ def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
 
 
 MAX_PROBS = 2**28
-"""Attention probabilities per layer: half a gigabyte, or a quarter blockwise."""
+"""Attention probabilities per layer: half a gigabyte, or a quarter if causal."""
 
-MAX_LENGTH, MAX_BLOCKWISE_LENGTH = 512, 2048
-"""Lengths up to which unfused attention beats torch's fused kernel in bf16 on a CPU; at 256 it takes half the time."""
+MAX_LENGTH = 1024
+"""Length up to which ours beats torch's fused kernel in bf16 on a CPU. Causal, it takes half the time at 256."""
 
 
-def _fused_is_slow(q: Tensor, max_length: int) -> bool:
-    """Whether unfused attention is faster than torch's kernel, and the probabilities it stores fit in memory."""
+def _fused_is_slow(q: Tensor) -> bool:
+    """Whether blockwise attention is faster than torch's kernel, and the probabilities it stores fit in memory."""
     batch, heads, length, _ = q.shape
     fits = batch * heads * length**2 <= MAX_PROBS
-    return q.device.type == "cpu" and q.dtype == torch.bfloat16 and length <= max_length and fits
-
-
-def _softmax(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """softmax(scale q k^T + bias), q and k (B, H, T, ..) -> (B, H, T, T). A bias includes the causal mask."""
-    batch, heads, length, _ = q.shape
-    if causal and bias is None:
-        bias = q.new_full((length, length), -torch.inf).triu(1)
-    added = q.new_zeros(()) if bias is None else bias
-    added = added.expand(batch, heads, length, length).flatten(0, 1)
-    logits = torch.baddbmm(added, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=scale)
-    return logits.softmax(-1).unflatten(0, (batch, heads))
+    return q.device.type == "cpu" and q.dtype == torch.bfloat16 and length <= MAX_LENGTH and fits

@@ -19,6 +19,10 @@ START = 1 / 8
 """The part of the run that is not drawn, since there losses fall too steeply to be compared."""
 
 
+LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)))
+"""The styles of arms that share a colour, in turn."""
+
+
 class Curves(NamedTuple):
     """The validation losses of an arm, by seed and tokens."""
 
@@ -73,15 +77,16 @@ def differences(rows: Sequence[CurveRow]) -> Figure | None:
     for place, (pos, curves, width) in enumerate(shown):
         seeds = sorted(curves.by_seed.keys() & rope.by_seed)
         name = f"{curves.name(pos, pos == ARM and several_bases)}, {formatting.seeds(len(seeds))}"
-        again = look[pos].colour in (look[other].colour for other, *_ in shown[:place])
-        line = {"color": look[pos].colour, "linestyle": (0, (1.5, 1.2)) if again else "-", "linewidth": width}
+        before = [look[other].colour for other, *_ in shown[:place]].count(look[pos].colour)
+        line = {"color": look[pos].colour, "linestyle": LINES[before % len(LINES)], "linewidth": width}
         for seed in seeds:
             losses, own = curves.by_seed[seed], rope.by_seed[seed]
             drawn = [at for at in sorted(losses.keys() & own) if at >= START * max(losses)]
             axes.plot([at / 1e6 for at in drawn], [losses[at] - own[at] for at in drawn], label=name, **line)
             name = "_"  # the legend has one entry for all seeds
     axes.set_xlabel("million training tokens")
-    axes.set_ylabel(f"validation loss minus that\nof {rope.name(ARM, several_bases)}, nats")
+    axes.set_ylabel("difference, nats per token")
+    axes.set_title(f"validation loss minus that of {rope.name(ARM, several_bases)}", loc="left", fontsize=9)
     axes.margins(x=0.02)
     fig.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     return fig
