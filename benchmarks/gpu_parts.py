@@ -76,8 +76,8 @@ PARTS = (
     Part("sweep", 160, "<= 2 min", NO_LINE, (f"{TRAIN} -m {SWEPT}",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
     Part("compiled", 120, "a default run takes longer compiled", r"^ +(?:speed|time) .*",
          (f"{TRAIN} name=uncompiled", f"{TRAIN} name=compiled trainer.compile=true"), (f"{TRAIN} {TOY}",)),
-    Part("loop", 160, "1.0x a bare loop", r"^train.py takes.*|^.*, torch .*; .*",
-         tuple(f"benchmarks/loop.py logger=csv --steps 200 --rounds 5 trainer.{option}"
+    Part("loop", 200, "1.0x a bare loop", r"^train.py takes.*|^.*, torch .*; .*",
+         tuple(f"benchmarks/loop.py logger=csv --steps 200 --rounds 3 trainer.{option}"
                for option in ("compile=auto", "compile=true", "cuda_graphs=true")),
          (f"benchmarks/loop.py {TOY} logger=csv --steps 10 --rounds 2",)),
     Part("start", 100, "first step within a few seconds", r"first step done.*",

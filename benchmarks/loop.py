@@ -52,7 +52,9 @@ def bare_loop(config: Any, choices: dict[str, str]) -> float:
 
     def train(steps: range) -> None:
         for batch in batches.stream(steps.start, steps.stop):
-            training_step(*experiment.objective.inputs_and_targets(*(part.to(device) for part in batch)))
+            training_step(
+                *experiment.objective.inputs_and_targets(*(part.to(device, non_blocking=True) for part in batch))
+            )
 
     train(range(WARM_UP))
     training_step.optimizer.state.clear()  # created by the first step, which is timed in a run too

@@ -170,6 +170,10 @@ def test_the_parts_are_listed_and_an_unknown_one_is_refused():
         "rotary",
         "scaling",
         "precision_compiled",
+        "compiled",
+        "claim_map_rates",
+        "peers_litgpt",
+        "peers_others",
     ],
 )
 def test_the_output_of_a_part_has_what_answers_its_aim(name, tmp_path):

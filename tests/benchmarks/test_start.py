@@ -32,7 +32,10 @@ def test_a_run_is_timed_to_its_first_step_and_its_seconds_are_all_accounted_for(
     arguments = ("experiment=smoke", "trainer=cpu", *ROUND, "--out", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["start.py", *arguments])
     module("start").main()
-    assert (tmp_path / "start.md").read_text() == capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert (tmp_path / "start.md").read_text() == printed
+    (part,) = (one for one in module("gpu_parts").PARTS if one.name == "start")
+    assert module("gpu_page").came_out(part, printed)
     numbers = json.loads((tmp_path / "start.json").read_text())
     assert set(numbers["seconds"]) == {"logger=csv", "--help", "--cfg job"}
     (times,) = numbers["seconds"]["logger=csv"]

@@ -26,6 +26,24 @@ def test_a_batch_is_the_same_whenever_it_is_asked_for(step, seed):
     assert torch.equal(batches(seed=seed).batch(step), asked_late.batch(step))
 
 
+def test_what_is_copied_to_a_gpu_is_pinned_also_where_the_text_does_not_fit_there(monkeypatch):
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1, 1))
+    of_run = replace(batches(), noise_per_token=1)
+    on_gpu = of_run.on(torch.device("cuda"))
+    assert on_gpu.resident is None
+    copied = next(on_gpu.stream(3, 4))
+    assert [*map(id, pinned)] == [*map(id, copied)]
+    assert all(map(torch.equal, copied, next(of_run.on(torch.device("cpu")).stream(3, 4))))
+    assert len(pinned) == 2
+
+
 def test_batches_never_change_between_versions():
     assert batches().starts(0).tolist() == [5157, 4891, 8634, 1628, 8873, 3061, 4553, 1029]
     assert batches().starts(123_456).tolist() == [8237, 1888, 6691, 325, 2470, 6979, 4469, 4741]

@@ -1,11 +1,12 @@
 """What conf/trainer chooses: precision, compilation, and how long ranks wait for each other."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
 
-from posenc.training.accelerator import DataParallel, FullySharded, Hardware
+from posenc.training.accelerator import DataParallel, FullySharded, Hardware, Precision
 
 
 def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeypatch):
@@ -17,6 +18,16 @@ def test_precision_is_bf16_where_the_cpu_is_fast_at_it_and_can_be_chosen(monkeyp
     assert Hardware(accelerator="cpu", precision="32-true").chosen_precision() == "32-true"
 
 
+def test_matrix_products_in_fp32_use_tf32_on_cuda_if_the_run_is_in_bf16(monkeypatch):
+    """Linear attention disables autocast."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    products: dict[Precision, str] = {"bf16-mixed": "high", "32-true": "highest"}
+    for precision, chosen in products.items():
+        Hardware(precision=precision, compile=False).compiled(torch.neg)
+        assert torch.get_float32_matmul_precision() == chosen
+    torch.set_float32_matmul_precision("highest")
+
+
 def test_no_run_of_a_sweep_takes_the_matmul_precision_of_the_one_before():
     torch.set_float32_matmul_precision("high")  # as a run in bf16 on CUDA does
     Hardware(accelerator="cpu", precision="32-true").compiled(torch.neg)
@@ -24,12 +35,12 @@ def test_no_run_of_a_sweep_takes_the_matmul_precision_of_the_one_before():
 
 
 def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeypatch, capsys):
-    tiny = {"tokens": 16 * 256, "flops_per_token": 6 * 800_000}
-    base = {"tokens": 32 * 1024, "flops_per_token": 6 * 124_000_000}
+    tiny: dict[str, Any] = {"tokens": 16 * 256, "layers": 4, "flops_per_token": lambda: 6 * 800_000}
+    base: dict[str, Any] = {"tokens": 32 * 1024, "layers": 12, "flops_per_token": lambda: 6 * 124_000_000}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert not Hardware().for_run(300, **tiny).compiles()
     printed = capsys.readouterr().out
-    assert "Not compiled (trainer.compile=auto): about 3 s of uncompiled steps" in printed
+    assert "Not compiled (trainer.compile=auto): about 6 s of uncompiled steps" in printed
     assert printed.endswith("trainer.compile=true overrides this.\n")
     assert Hardware().for_run(100_000, **tiny).compiles()
     assert not Hardware().for_run(100, **base).compiles()

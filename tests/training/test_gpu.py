@@ -62,6 +62,8 @@ LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
         ["trainer.compile=true", "pos.layout=interleaved"],
         ["trainer.compile=true", *LARGE_VOCABULARY],
         ["trainer.compile=false", "pos=rope_trained"],
+        *([f"pos={name}"] for name in ("alibi", "t5", "fire", "fox", "cope")),
+        ["intervention=offset_mask"],
     ],
 )
 def test_a_step_never_waits_for_the_device(changed):

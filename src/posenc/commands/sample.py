@@ -36,9 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         objective, context = trained.objective, trained.config["context"]
         prompt = given.prompt or objective.prompt
         from posenc.objectives.objective import Sampling
+        from posenc.training.accelerator import best_device
 
         sampling = Sampling(given.tokens, given.temperature, given.seed)
-        text = objective.sample(trained.model, trained.tokenizer, prompt, context, sampling)
+        text = objective.sample(trained.model.to(best_device()), trained.tokenizer, prompt, context, sampling)
         print(printable_lines(text))  # a byte-level model may generate control characters
 
 

@@ -19,6 +19,7 @@ class Batches:
         batch_size: windows per batch, over all devices.
         noise_per_token: random numbers that the objective needs for each token, at most 2.
         resident: all tokens of the split on the training device, if they fit.
+        pinned: whether batches and noise are in pinned memory, which is copied to a CUDA GPU asynchronously.
     """
 
     tokens: Tokens
@@ -27,12 +28,14 @@ class Batches:
     window: int
     noise_per_token: int = 0
     resident: Tensor | None = None
+    pinned: bool = False
 
     def on(self, device: torch.device) -> "Batches":
-        """The same batches, gathered on the device if all tokens fit into a quarter of its free memory."""
-        if device.type != "cuda" or self.tokens.ids.nbytes > torch.cuda.mem_get_info(device)[0] / 4:
+        """The same batches, on a CUDA GPU gathered there if all tokens fit into a quarter of its free memory."""
+        if device.type != "cuda":
             return self
-        return replace(self, resident=resident(self.tokens, device))
+        fits = self.tokens.ids.nbytes <= torch.cuda.mem_get_info(device)[0] / 4
+        return replace(self, resident=resident(self.tokens, device) if fits else None, pinned=True)
 
     def starts(self, step: int) -> np.ndarray:
         """Start positions of the windows of batch `step`: (batch_size,)."""
@@ -43,19 +46,20 @@ class Batches:
         """Batch `step`, or one device's share of it: (batch_size / world, window) int64."""
         starts = self.starts(step)[rank::world]
         if self.resident is None:
-            return gather(self.tokens, starts, self.window)
+            return self._pinned(gather(self.tokens, starts, self.window))
         return gather_resident(self.resident, starts, self.window)
 
     def noise(self, step: int, rank: int = 0, world: int = 1) -> Tensor:
         """The objective's noise for that batch: (batch_size / world, window, noise_per_token) float32 in [0, 1)."""
         name = f"{self.tokens.fingerprint}/{self.seed}/noise"
-        noise = _noise(name, step, self.batch_size, self.window, self.noise_per_token)[rank::world]
-        # Pinned memory is copied asynchronously.
-        return noise.pin_memory() if self.resident is not None and self.resident.is_cuda else noise
+        return self._pinned(_noise(name, step, self.batch_size, self.window, self.noise_per_token)[rank::world])
 
     def stream(self, first: int, last: int, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches first .. last-1, each with its noise."""
         return ((self.batch(step, rank, world), self.noise(step, rank, world)) for step in range(first, last))
+
+    def _pinned(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory() if self.pinned else tensor
 
 
 def _words(name: str, step: int, count: int) -> np.ndarray:

@@ -28,6 +28,7 @@ def block_losses(trained: Trained, tokens: Tokens) -> list[float]:
     if count < BLOCKS:
         raise UserError(f"its text has {count} windows, fewer than {BLOCKS}")
     windows = validation_windows(tokens, count, window)
-    with torch.autocast("cpu", torch.bfloat16, enabled=trained.config.get("precision") == "bf16-mixed"):
+    device = next(trained.model.parameters()).device.type
+    with torch.autocast(device, torch.bfloat16, enabled=trained.config.get("precision") == "bf16-mixed"):
         losses = torch.cat([nats.mean(1) for nats, _ in token_losses(trained, windows)])
     return [float(block.mean()) for block in losses.tensor_split(BLOCKS)]

@@ -76,12 +76,17 @@ class EncodingInQK(Intervention):
         head_dim: Dh, even.
         scale: amplitude.
         base: the longest wavelength is 2 pi base^(1 - 2/Dh).
+
+    Raises:
+        ValueError: if head_dim is odd.
     """
 
     rotates = False
 
     def __init__(self, scheme: PositionScheme, head_dim: int, scale: Positive = 1.0, base: Positive = 10_000.0) -> None:
         super().__init__(scheme)
+        if head_dim % 2:
+            raise ValueError(f"head_dim={head_dim} must be even")
         self.added = Sinusoidal(head_dim, base, scale)
 
     def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:

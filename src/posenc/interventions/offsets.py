@@ -87,7 +87,7 @@ class OffsetMask(_AtOffsets):
     """Masks attention at given offsets; a token can always attend to itself.
 
     Args:
-        heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`, but in all heads by default.
+        heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`.
     """
 
     strength = -torch.inf

@@ -75,16 +75,8 @@ def _(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool, scale:
 
 
 @_backward.register_fake
-def _(
-    d_mixed: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    probs: Tensor,
-    causal: bool,
-    scale: float,  # noqa: ARG001
-) -> tuple[Tensor, ...]:
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    _, q, k, v, bias, *_ = arguments
     return *(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)), _empty_like(bias, q)
 
 

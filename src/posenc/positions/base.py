@@ -49,10 +49,9 @@ class PositionScheme(nn.Module):
         return None
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """Apply positions to queries (B, H, T, Dh) and keys (B, G, T, Dh), in every layer -> the same shapes.
+        """Apply positions, in every layer: queries (B, H, T, Dh), keys (B, G, T, Dh) -> (B, H, T, E), (B, G, T, E).
 
-        With grouped-query attention there are G < H key-value heads. The result may have more channels; logits are
-        still divided by sqrt(Dh).
+        With grouped-query attention there are G < H key-value heads. E is Dh or larger; logits are divided by sqrt(Dh).
         """
         return q, k
 

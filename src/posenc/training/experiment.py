@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from posenc.data.tokenizers import Tokenizer
 from posenc.model import Transformer
 from posenc.objectives.objective import Objective, loss_of
 from posenc.training.accelerator import Hardware, keep_freed_memory
+from posenc.training.efficiency import flops_per_token
 from posenc.training.optim import Optimizer
 from posenc.training.schedule import Schedule
 from posenc.training.step import TrainingStep
@@ -50,12 +52,6 @@ class Experiment:
         """The model's number of parameters."""
         return sum(weight.numel() for weight in self.model.parameters())
 
-    def flops_per_token(self) -> float:
-        """Of a training step, estimated: 6 N + 12 L D T (Chowdhery et al. 2022, appendix B), N without the scheme."""
-        trunk = self.parameters() - sum(weight.numel() for weight in self.model.scheme.parameters())
-        layers, width = len(self.model.blocks), self.model.embedding.embedding_dim
-        return 6 * trunk + 12 * layers * width * self.config["context"]
-
     def prepare(self, corpus: Corpus, name: str) -> Prepared:
         """The tokens of a corpus, from the cache or newly tokenised; `name` is its choice in conf/data."""
         return prepare(corpus, self.tokenizer, Path(self.config["cache"]), name, self.config["context"], self.window)
@@ -74,7 +70,8 @@ class Experiment:
     def for_run(self, hardware: Hardware, ranks: int = 1) -> Hardware:
         """The hardware with compile="auto" resolved for this run."""
         tokens = self.config["batch_size"] * self.config["context"] // ranks
-        return hardware.for_run(self.config["steps"], tokens, self.flops_per_token())
+        counted = partial(flops_per_token, self.model, self.config["context"])
+        return hardware.for_run(self.config["steps"], tokens, len(self.model.blocks), counted)
 
     def training_step(
         self,
