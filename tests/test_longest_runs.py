@@ -93,13 +93,13 @@ def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, base, 
     by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f').replace('-0.000', '0.000')}"
     assert f"| {name} | {int(base):,} | {by_seed} | {average} | {tests} | {measured} |" in COPYING
     assert sum(value > 0 for value in values) == (2 if base == "100000" else 3)  # "in eight of nine pairs"
-    assert 4 * p_of(values) > 0.05  # "None of the four tests of this is significant after correction"
+    assert 4 * p_of(values) > 0.05  # "None of the four tests of this order is significant after correction"
 
 
 def test_the_leads_are_in_readme_and_beside_the_published_claims():
     first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
     assert "the sinusoid ends lower in eight of nine pairs of runs (six seeds)" in README
-    tests = "None of the four tests of this is significant after correction, and only one was announced before"
+    tests = "None of the four tests of this order is significant after correction, and only one was announced before"
     assert f"{tests} its runs.**" in README
     assert (
         f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})" in README
@@ -108,7 +108,7 @@ def test_the_leads_are_in_readme_and_beside_the_published_claims():
         "in a [replication](docs/copying.md#the-order-of-the-arms) with three new seeds, where RoPE has base 1,000, by"
     )
     assert f"{replication} {mean(again):.3f} ({interval(again)})" in README
-    assert f"after 157M by {mean(longer):.3f} ({interval(longer)})." in README
+    assert f"and after 157M by {mean(longer):.3f} ({interval(longer)})." in README
     assert f"by {mean(again):.3f}, {interval(again)}, in a replication" in CLAIMS
     assert f"after 157M with each of three (by {mean(longer):.3f}, {interval(longer)})" in CLAIMS
 
@@ -131,8 +131,8 @@ def test_what_was_not_planned_of_these_tests_is_stated():
     pairs = [*longer, fourth]
     assert f"With the seed of the trials, 100, RoPE ends {-fourth:.3f} lower at the same two settings" in COPYING
     assert f"as a fourth pair the mean is {mean(pairs):.3f} ({interval(pairs)})" in COPYING
-    copies = "with the seed used for tuning, RoPE copies a little after 157M tokens and ends"
-    assert f"{copies} {-fourth:.3f} below the sinusoid." in README
+    apart = "With the seed used for tuning, which is not among the nine pairs, RoPE ends"
+    assert f"{apart} {-fourth:.3f} below the sinusoid after 157M." in README
 
 
 def test_the_lead_over_rope_at_its_rate_of_shorter_runs_is_stated():

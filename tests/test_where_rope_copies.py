@@ -1,6 +1,7 @@
 """What the page on copying says of models that rotate less, and of single heads, is in the committed results."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from posenc.analysis.results import RemovedHeadRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
@@ -8,6 +9,7 @@ from posenc.storage.csv_files import read_rows
 from tests.claim_map_pages import COPIED, COPYING, CORPUS, FOLDER, LONGEST, README, STUDY, cells, copied, listed
 
 SEEDS = (0, 1, 2)
+seed_of = attrgetter("seed")
 
 
 def test_what_fewer_rotated_channels_change_is_stated():
@@ -36,6 +38,10 @@ def test_what_fewer_rotated_channels_change_is_stated():
     assert f"Against the sinusoid at its best rate {against} than at 0.003" in COPYING
     ends = f"and without them in the last it ends {below(hybrids, sinusoids)} nats below the sinusoid"
     assert f"with each of three seeds, {ends}" in README
+    third = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST and "in_layers=[0, 1, 3]" in run.setting]
+    behind = [low.val_loss - high.val_loss for low, high in zip(sorted(third, key=seed_of), sinusoids, strict=True)]
+    *others, last = (f"{abs(gap):.3f} {'below' if gap < 0 else 'above'}" for gap in behind)
+    assert f"in the third layer RoPE ends {', '.join(others)} and {last} the sinusoid" in COPYING
     assert max(run.val_loss for run in hybrids) < min(run.val_loss for run in sinusoids)
     ends = f"{below([partial], [control])} below RoPE of the same seed, base and learning rate"
     assert f"It ends {ends}, and {below([partial], [other])} below the sinusoid at 0.006" in COPYING
@@ -56,8 +62,8 @@ def test_what_fewer_rotated_channels_change_is_stated():
     gaps = listed((novel[ropes[run.seed].key] - novel[run.key] for run in partials), 3)
     seeds = listed((run.seed for run in partials), 0)
     assert f"In novel contexts it is {gaps} below RoPE (seeds {seeds})" in COPYING
-    last = max(run.val_loss for run in copying)
-    assert last < min(run.val_loss for run in runs if run not in copying)  # "and ends below the sinusoid"
+    worst = max(run.val_loss for run in copying)
+    assert worst < min(run.val_loss for run in runs if run not in copying)  # "and ends below the sinusoid"
     assert min(runs, key=lambda run: run.val_loss) == partial  # "the lowest of all runs"
 
 
@@ -106,7 +112,7 @@ def test_the_one_head_on_which_copying_depends_is_stated_for_every_model_of_byte
     assert f"in novel contexts it rises by {low:.2f} to {high:.2f}." in COPYING
     assert len(unrotated) == 7
     assert all(layer == without for layer, without in unrotated)
-    assert "The head that copies is then in the layer without positions." in README
+    assert "these layers has no positions it is a head of that layer, in all seven models" in COPYING
     broken = [row for row in rows if row.layer and "bpe" not in row.setting]
     first = {whole.key: whole.first for whole in copying}
     assert {row.layer for row in broken if row.key in first and row.first - first[row.key] >= 0.5} == {1}
