@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,29 @@ def test_uv_installs_the_versions_of_the_requirements():
     locked = {package["name"]: package.get("version") for package in tomllib.loads(read("uv.lock"))["package"]}
     pinned = re.findall(r"^([a-z0-9-]+)==([\d.]+)", read("requirements.txt"), re.MULTILINE)
     assert {name: locked[name] for name, _ in pinned} == dict(pinned)
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), flags=re.M)
+    names = [re.sub(r"[^\w\- ]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).lower()) for heading in headings]
+    return {name.replace(" ", "-") for name in names}
+
+
+def test_every_link_from_one_page_to_another_resolves_with_its_anchor():
+    folders = ("docs", "benchmarks", "results")
+    pages = [*ROOT.glob("*.md"), *(page for folder in folders for page in (ROOT / folder).rglob("*.md"))]
+    assert len(pages) > 30
+    for page in pages:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            if "://" in link:
+                continue
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            assert target.exists(), f"{page}: {link}"
+            if target.is_dir() and anchor:
+                target /= "README.md"
+            assert not anchor or anchor in anchors(target), f"{page}: {link}"
 
 
 def read(name: str) -> str:
