@@ -34,7 +34,11 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True)
 class AdamW:
-    """AdamW (Loshchilov and Hutter 2019), with weight decay on matrices only, not on norm weights and biases."""
+    """AdamW (Loshchilov and Hutter 2019), with weight decay on two-dimensional parameters only, as in nanoGPT.
+
+    These are matrices and tables, of the position scheme too (learned, T5, FIRE, CoPE, FoX): not norm weights, biases,
+    trained angles or amplitudes.
+    """
 
     lr: Positive
     betas: tuple[Beta, Beta] = (0.9, 0.95)
