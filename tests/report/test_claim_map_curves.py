@@ -61,7 +61,7 @@ def test_the_base_of_rope_is_named_if_several_are_drawn():
     (axes,) = drawn.axes
     names = [line.get_label() for line in axes.lines[1:]]
     assert names == ["sinusoid at 0.003, 1 seed", "RoPE at 0.003, base 100,000, 2 seeds", "_"]
-    assert axes.get_ylabel().endswith("RoPE at 0.003, base 1,000, nats")
+    assert axes.get_title(loc="left").endswith("RoPE at 0.003, base 1,000")
     alone = differences([*arms["1000"], *sinusoid])
     assert alone is not None
     assert "base" not in alone.axes[0].get_ylabel()

@@ -59,13 +59,22 @@ def advantages(
     _gaps(below, main)
     _rows(lower.subplots(), groups)
     upper.legend(loc="outside lower center", ncols=2, fontsize=9)
-    upper.suptitle(
-        f"How many times fewer tokens {titled(ARM)} needs than the {titled(BASELINE)}\n"
-        "rings: seeds; bars: 95 % intervals; triangles: N is higher or lower than this\n"
-        "light grey: the baseline is on the bigram model's plateau",
-        fontsize=10,
-    )
+    title = f"How many times fewer tokens {titled(ARM)} needs than the {titled(BASELINE)}"
+    elsewhere = itertools.chain.from_iterable(rows.values() for rows in groups.values())
+    upper.suptitle("\n".join([title, *_key([*main, *elsewhere])]), fontsize=10)
     return fig
+
+
+def _key(points: Sequence[Point]) -> list[str]:
+    """What the marks of these points mean, in one or two lines."""
+    marks = {
+        "rings: seeds": True,
+        "bars: 95 % intervals": any(point.advantage.interval for point in points),
+        "triangles: N is higher or lower than this": not all(point.has_ratio for point in points),
+    }
+    plateau = any(point.plateau for point in points)
+    lines = ["; ".join(mark for mark, drawn in marks.items() if drawn)]
+    return [*lines, *(["light grey: the baseline is on the bigram model's plateau"] if plateau else [])]
 
 
 def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> None:
@@ -161,7 +170,7 @@ def _rows(axes: Any, groups: Mapping[str, Mapping[str, Point]]) -> None:
         label(axes, text, (0.01, line), (0, 0), va="center", **style)
     axes.set_xscale("log")
     _ratios(axes.xaxis)
-    axes.set_xlabel("N, times fewer tokens (beside each name: the baseline's)")
+    axes.set_xlabel("N, times fewer tokens (beside each name: the baseline's tokens)")
 
 
 def _row(axes: Any, at: int, point: Point) -> None:
@@ -191,11 +200,11 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
 
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
     """Ticks on the upper axis where the baseline has the loss of an n-gram model."""
-    if len(points) < 2:
-        return
     baseline = {point.tokens: point.loss for point in points}
-    tokens = {order: tokens_to(baseline, loss) for order, loss in ngrams.items()}
+    tokens = {order: tokens_to(baseline, loss) for order, loss in ngrams.items()} if len(points) > 1 else {}
     inside = {str(order): at for order, at in tokens.items() if 0 < at < math.inf}
+    if not inside:
+        return
     top = axes.secondary_xaxis("top")
     top.set_xticks([*inside.values()], [*inside], fontsize=9)
     top.set_xlabel("order of the n-gram model with the baseline's loss", fontsize=9, loc="left")
