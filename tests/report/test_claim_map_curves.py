@@ -64,7 +64,7 @@ def test_the_base_of_rope_is_named_if_several_are_drawn():
     assert axes.get_title(loc="left").endswith("RoPE at 0.003, base 1,000")
     alone = differences([*arms["1000"], *sinusoid])
     assert alone is not None
-    assert "base" not in alone.axes[0].get_ylabel()
+    assert "base" not in alone.axes[0].get_title(loc="left")
 
 
 def test_without_a_common_seed_nothing_is_drawn():
