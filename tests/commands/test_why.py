@@ -111,22 +111,25 @@ def test_the_page_has_the_previous_token_score_of_each_layer(folder, tmp_path):
     assert page.count("layer 2") == 1
 
 
-def test_the_best_heads_of_a_finished_run_and_its_loss_with_masked_offsets_are_added_once(folder, tmp_path, train):
-    short = ["steps=10", "eval_every=10", "log_every=10", "attention_every=10"]
-    assert train("experiment=why", "trainer=cpu", *short).returncode == 0
-    study, trained = shutil.copytree(folder, tmp_path / "why"), only(tmp_path / "runs" / "why" / "rope")
-    folders = [str(tmp_path / "runs"), str(tmp_path / "runs" / "why")]  # with the same run
+def test_the_best_heads_of_a_finished_run_and_its_loss_with_masked_offsets_are_added_once(tmp_path, train):
+    short = ("eval_every=10", "log_every=10", "attention_every=20")
+    assert train("experiment=smoke", "trainer=cpu", "logger=csv", *short).returncode == 0
+    study, trained = tmp_path / "study", only(tmp_path / "runs" / "smoke" / "rope")
+    study.mkdir()
+    plan = {**PLAN, "experiment": "smoke", "unit": 20, "blocks": PLAN["blocks"][:1]}
+    (study / "plan.yaml").write_text(yaml.safe_dump(plan))
+    folders = [str(tmp_path / "runs"), str(tmp_path / "runs" / "smoke")]  # with the same run
     for _ in range(2):
         main([*folders, "--results", str(study), "--ablate", "--cache", str(ROOT / "data" / "cache")])
-    heads = [row for row in read_csv(trained / "attention.csv") if row["step"] == "10"]
-    best = {layer: max(float(head["1"]) for head in heads if head["layer"] == str(layer - 1)) for layer in range(1, 5)}
+    heads = [row for row in read_csv(trained / "attention.csv") if row["step"] == "20"]
+    best = {layer: max(float(head["1"]) for head in heads if head["layer"] == str(layer - 1)) for layer in (1, 2)}
     added = [(int(row["layer"]), float(row["previous_token"])) for row in read_csv(study / "heads.csv")]
     assert added == [*best.items()]
     losses = [(int(row["masked_offset"]), float(row["val_loss"])) for row in read_csv(study / "ablation.csv")]
     assert [offset for offset, _ in losses] == [0, *OFFSETS]
     assert losses[0][1] == pytest.approx(json.loads((trained / "summary.json").read_text())["val_loss"], abs=1e-4)
     cells = " | ".join(f"{loss:.2f}" for _, loss in losses)
-    assert f"| rope | 40,960 | 1 | {cells} |" in (study / "README.md").read_text()
+    assert f"| rope | 5,120 | 1 | {cells} |" in (study / "README.md").read_text()
 
 
 def test_what_people_found_opens_the_page(folder):

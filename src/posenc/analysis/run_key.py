@@ -30,6 +30,9 @@ GROUPS = ("intervention", "model", "model/family", "attention", "objective", "to
 OWN_COLUMNS = ("optim.lr", "pos.scale", "pos.base")
 """Hyperparameters that are no part of a setting."""
 
+NUMBERS = {"steps": int, "seed": int, "optim.lr": float}
+"""Numbers on which nothing else of a configuration depends: it is composed once for all of their values."""
+
 
 class Key(NamedTuple):
     """Identifies a run; the first columns of every table about runs.
@@ -59,14 +62,19 @@ def key_of_overrides(experiment: str, overrides: Sequence[str], corpus: str, sea
         search_seeds: the seeds of trials.
 
     Raises:
-        UserError: if the number of steps or the seed is no number.
+        UserError: if the number of steps, the seed or the learning rate is no number.
     """
-    budget = dict(one.split("=") for one in overrides if one.startswith(("steps=", "seed=")))
-    for name, value in budget.items():
-        if not value.isdecimal():
-            raise UserError(f"{name}={value} must be a number here")
-    shared = tuple(one for one in overrides if one.partition("=")[0] not in budget)  # composed once for all budgets
-    configuration = {**flat_configuration(shared), **{name: int(value) for name, value in budget.items()}}
+    numbers, shared = {}, []
+    for override in overrides:
+        name, _, value = override.partition("=")
+        if name not in NUMBERS:
+            shared.append(override)
+            continue
+        try:
+            numbers[name] = NUMBERS[name](value)
+        except ValueError:
+            raise UserError(f"{override} must be a number here") from None
+    configuration = {**flat_configuration(tuple(shared)), **numbers}
     return _key(configuration, corpus, _defaults(experiment, _choices(configuration)), search_seeds)
 
 
