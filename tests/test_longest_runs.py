@@ -8,7 +8,7 @@ from statistics import mean, stdev
 import pytest
 from scipy import stats
 
-from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow
+from posenc.analysis.results import BlockRow, CopyingRow, CurveRow, DistanceRow
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.validation_error import Difference, differences
 from posenc.storage.csv_files import read_rows
@@ -252,6 +252,34 @@ def test_of_four_bases_the_largest_ends_lowest_with_78_6m_tokens():
     low_to_high = f"{mean(gains):.3f} ({interval(gains)})"  # of the largest
     assert f"a base of 1,000,000 lowers RoPE's loss by {low_to_high} compared with 1,000" in README
     assert len({run.hardware for run in runs if run.base in ("1000", "1000000") and run.seed in SEEDS}) == 1
+
+
+def test_where_the_sinusoid_overtakes_rope_within_the_runs_is_stated():
+    losses: dict[tuple, dict[int, float]] = {}
+    for row in read_rows(FOLDER / "curves.csv", CurveRow):
+        if (row.corpus, row.setting, row.tokens) == (CORPUS, BACKBONE, LONGEST):
+            run = (row.pos, row.lr, row.base, row.seed)
+            losses.setdefault(run, {})[row.at_tokens] = row.val_loss
+
+    def overtaken(lr: float, base: str, seed: int) -> str:
+        """The tokens at the last crossing, between two validations on a straight line."""
+        gaps = [
+            (own - losses["sinusoidal", 0.0042, "10000", seed][tokens], tokens)
+            for tokens, own in losses["rope", lr, base, seed].items()
+        ]
+        *_, ((ahead, first), (behind, then)) = (
+            pair for pair in zip(gaps, gaps[1:], strict=False) if pair[0][0] < 0 <= pair[1][0]
+        )
+        return f"{(first + (then - first) * ahead / (ahead - behind)) / 1e6:.0f}M"
+
+    of_1000, of_100_000, of_1_000_000, at_0_006 = (
+        [overtaken(lr, base, seed) for seed in SEEDS]
+        for lr, base in ((0.003, "1000"), (0.003, "100000"), (0.003, "1000000"), (0.006, "1000"))
+    )
+    assert "base 1,000 at 0.003 after {}, {} and {} tokens (seeds 0, 1 and 2)".format(*of_1000) in COPYING
+    assert "with base 100,000 after {} and {} and with".format(*of_100_000) in COPYING
+    assert "and with 1,000,000 after {} and {} (seeds 0 and 1;".format(*of_1_000_000) in COPYING
+    assert "RoPE at 0.006 after {}, {} and {}.".format(*at_0_006) in COPYING
 
 
 def listed_bases(bases: Sequence[int]) -> str:
