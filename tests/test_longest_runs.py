@@ -237,14 +237,14 @@ def test_what_is_copied_with_bpe_tokens_is_stated():
     assert f"with the sinusoid by {of_sinusoid} and {at_last}." in COPYING
 
 
-def test_of_four_bases_the_largest_ends_lowest_with_78_6m_tokens():
+def test_of_five_bases_the_second_largest_ends_lowest_with_78_6m_tokens():
     runs = [run for run in STUDY.on(CORPUS) if (run.pos, run.tokens, run.lr) == ("rope", LONGEST, 0.003)]
     trials = {int(run.base): run for run in runs if run.setting == SEARCH}
     bases = sorted(trials)
-    assert bases == [1_000, 10_000, 100_000, 1_000_000]
+    assert bases == [1_000, 10_000, 100_000, 1_000_000, 10_000_000]
     losses = listed((trials[base].val_loss for base in bases), 3)
     assert f"bases of {listed_bases(bases)} end at {losses} nats" in COPYING
-    assert min(bases, key=lambda base: trials[base].val_loss) == bases[-1]
+    assert min(bases, key=lambda base: trials[base].val_loss) == bases[-2]
     of = {(run.base, run.seed): run.val_loss for run in runs if run.setting == BACKBONE}
     for base in ("100000", "1000000"):
         gains = [of["1000", seed] - of[base, seed] for seed in SEEDS]
