@@ -282,6 +282,16 @@ def test_where_the_sinusoid_overtakes_rope_within_the_runs_is_stated():
     assert "RoPE at 0.006 after {}, {} and {}.".format(*at_0_006) in COPYING
 
 
+def test_the_best_trials_of_both_arms_with_78_6m_tokens_are_stated():
+    trials = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (SEARCH, LONGEST)]
+    of_rope, of_sinusoid = ([run for run in trials if run.pos == pos] for pos in ("rope", "sinusoidal"))
+    assert (len(of_rope), len(of_sinusoid)) == (6, 3)
+    rope, sinusoid = (min(arm, key=lambda run: run.val_loss) for arm in (of_rope, of_sinusoid))
+    assert (sinusoid.lr, sinusoid.scale, rope.lr, rope.base) == (0.006, "0.1", 0.003, "1000000")
+    best = f"best (0.006, of three) ends at {sinusoid.val_loss:.3f}, RoPE's best (base 1,000,000, of six) at"
+    assert f"{best} {rope.val_loss:.3f}." in COPYING
+
+
 def listed_bases(bases: Sequence[int]) -> str:
     *others, last = (f"{base:,}" for base in bases)
     return f"{', '.join(others)} and {last}"
