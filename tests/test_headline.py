@@ -74,6 +74,34 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert f"| {crossing.tokens / 1e6:.1f}M | {listed(crossing.losses.values(), 3)} (" in RESULTS
 
 
+def test_the_sinusoid_at_the_better_learning_rate_with_39_3m_tokens_is_stated():
+    backbone, alternatives = found(CORPUS)
+    arm = {(run.pos, run.tokens): run.val_loss for run in backbone if run.seed == 0}
+    other = {
+        (run.pos, run.tokens): run.val_loss
+        for pos in ("sinusoidal", "rope")
+        for run in alternatives[f"{pos}, learning rate 0.003"]
+        if run.pos == pos and run.seed == 0
+    }
+    tokens = LONGEST // 2
+    loss = other["sinusoidal", tokens]
+    lower = arm["sinusoidal", tokens] - loss
+
+    def ratio(own: dict) -> str:
+        """Times fewer tokens for RoPE, interpolated in their logarithm."""
+        half, whole = own["rope", tokens // 2], own["rope", tokens]
+        return f"{2 ** (1 - (half - loss) / (half - whole)):.2f}"
+
+    assert (
+        f"the sinusoid ends [{lower:.3f} nats lower](docs/results.md#is-either-arm-badly-tuned) after 39.3M" in README
+    )
+    assert f"and RoPE needs {ratio(arm)} times fewer tokens instead of 1.78" in README
+    assert (
+        f"at 39M with {float(ratio(arm)):.1f} times fewer if the sinusoid's learning rate is tuned there too" in README
+    )
+    assert f"it is {ratio(arm)} instead of 1.78 with this seed, or {ratio(other)} with RoPE at 0.003 too" in RESULTS
+
+
 def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside_it():
     points = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
     stated: list[str] = []
