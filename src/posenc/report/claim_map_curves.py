@@ -19,8 +19,12 @@ START = 1 / 8
 """The part of the run that is not drawn, since there losses fall too steeply to be compared."""
 
 
-LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)))
+LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)), (0, (1, 3)))
 """The styles of arms that share a colour, in turn."""
+
+
+VERDICT = 3
+"""Seeds that are enough for a verdict."""
 
 
 class Curves(NamedTuple):
@@ -31,9 +35,9 @@ class Curves(NamedTuple):
     by_seed: dict[int, dict[int, float]]
 
     def rank(self) -> tuple[int, float]:
-        """More seeds are better, then a lower final loss."""
+        """More seeds are better up to those of a verdict, then a lower final loss."""
         ends = [losses[max(losses)] for losses in self.by_seed.values()]
-        return len(ends), -sum(ends) / len(ends)
+        return min(len(ends), VERDICT), -sum(ends) / len(ends)
 
     def name(self, pos: str, with_base: bool) -> str:
         """RoPE at 0.003, base 1,000."""
@@ -41,7 +45,7 @@ class Curves(NamedTuple):
 
 
 def arms(rows: Iterable[CurveRow]) -> dict[str, list[Curves]]:
-    """The arms of each scheme, that with the most seeds first, and of several the lowest one; trials count as seeds."""
+    """The arms of each scheme: first those with enough seeds for a verdict, the lowest first; trials count as seeds."""
     found: dict[str, list[Curves]] = {}
     for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows if row.setting in (BACKBONE, SEARCH)):
         curves = Curves(of_arm[0].lr, of_arm[0].base, {})
