@@ -25,6 +25,9 @@ LONGEST = [block for block in VERDICT if block["what"].startswith("backbone, ")]
 LONGER_T5 = [block for block in VERDICT if block["units"] in ([16], [64]) and [*block["arms"]][0].startswith("pos=t5")]
 
 
+DIGITS = re.compile(r"\| \d")
+"""The start of a row of the table of the longer budgets."""
+
 OLDER = "pos=learned pos.scale=0.1 optim.lr=0.0042 attention=linear"
 """An arm that was trained before its search ended."""
 
@@ -108,21 +111,19 @@ def test_every_arm_but_one_that_is_named_has_the_chosen_values_in_every_block_of
 
 
 def test_the_longest_budgets_have_the_values_that_the_rules_name():
-    at_64, base_at_64, at_128, base, sinusoid = stated(
-        r"With 64 RoPE has a learning rate of ([\d.]+) and base ([\d,]+); "
-        r"with 128 it has ([\d.]+) and base ([\d,]+), and the sinusoid ([\d.]+):"
-    )
-    chosen = {schemes[0]: values(cells[-1].partition(":")[0]) for schemes, cells in arms()}
-    expected: dict[int, dict[str, list[float | str]]] = {
-        64: {"rope": [float(at_64), *numbers(base_at_64)], "sinusoidal": chosen["sinusoidal"]},
-        128: {"rope": [float(at_128), *numbers(base)], "sinusoidal": [float(sinusoid), chosen["sinusoidal"][1]]},
-    }
     second = {"rope": "pos.base", "sinusoidal": "pos.scale"}
-    for block, units in zip(LONGEST, expected, strict=True):
-        assert block["units"] == [units]
-        for pos, of_arm in expected[units].items():
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in RULES.splitlines() if DIGITS.match(line)]
+    longest = sorted(LONGEST, key=lambda block: block["units"])
+    assert [block["units"] for block in longest] == [[int(units)] for units, *_ in rows]
+    for (units, *of_arms, trials), block in zip(rows, longest, strict=True):
+        searched = searches(STUDY.on(STUDY.corpora[0]))[int(units) * STUDY.plan["unit"] * tokens_per_step()]
+        assert [len(searched[pos]) for pos in second] == numbers(trials)
+        for (pos, key), chosen in zip(second.items(), of_arms, strict=True):
             used = planned([block], [pos])
-            assert [used["optim.lr"], used[second[pos]]] == [{value} for value in of_arm], (units, pos)
+            assert [used["optim.lr"], used[key]] == ([{value} for value in values(chosen)] or [set(), set()]), (
+                units,
+                pos,
+            )
     of_t5 = stated(r"T5 has ([\d.]+) with 16, .*? and ([\d.]+) with 64")
     for block, rate in zip(LONGER_T5, of_t5, strict=True):
         assert planned([block], ["t5"])["optim.lr"] == {float(rate)}

@@ -31,7 +31,6 @@ def test_of_two_arms_with_as_many_seeds_or_enough_the_one_that_ends_lower_stands
     assert arms([*many, *ROPE])["rope"][0].lr == 0.003
 
 
-
 def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is_left_out():
     other = [*run("sinusoidal", 1, 1.25), *run("sinusoidal", 100, 1.33, "search"), *run("sinusoidal", 7, 1.2)]
     drawn = differences([*ROPE, *other])
