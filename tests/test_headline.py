@@ -16,7 +16,6 @@ from posenc.analysis.held_out import held_out
 from posenc.analysis.levels import levels_of_arm
 from posenc.analysis.results import BlockRow, CopyingRow
 from posenc.analysis.run_key import SEARCH
-from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.analysis.why import effect
 from posenc.report import formatting
@@ -96,7 +95,8 @@ def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     assert (
         f"the sinusoid ends {lower[0]:.3f} below its former setting, RoPE {lower[1]:.3f}, and the ratio is" in RESULTS
     )
-    trials = searches(STUDY.on(CORPUS))[tokens]
+    runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (SEARCH, tokens)]
+    trials = {pos: [run for run in runs if run.pos == pos] for pos in ("sinusoidal", "rope")}
     best = [min(trials[pos], key=lambda run: run.val_loss) for pos in ("sinusoidal", "rope")]
     assert [(run.lr, run.scale or run.base) for run in best] == [(0.003, "0.2"), (0.003, "100000")]
     assert {len(of_arm) for of_arm in trials.values()} == {9}  # "nine trials each"

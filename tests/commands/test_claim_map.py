@@ -304,7 +304,7 @@ def test_the_plan_for_a_gpu_prints_its_runs_and_leaves_nothing_behind(folder, tm
     lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
     trials = [line for line in lines if "seed=100" in line]
     for arm in ("pos=rope", "pos=sinusoidal"):
-        assert sum(arm in line for line in trials) == 6
+        assert sum(arm in line for line in trials) == 8
         assert sum(arm in line for line in lines if line not in trials) == 2 * 3 + 1
     assert all(trial in lines[: len(trials)] for trial in trials)
     assert list(tmp_path.iterdir()) == [Path(plan)]

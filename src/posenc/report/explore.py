@@ -37,7 +37,8 @@ class _ReportRow(TypedDict):
 
 
 Arm = dict[str, Any]
-"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, and x (in tokens), y, low, high."""
+"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (in tokens) and y; of several seeds also
+low and high."""
 
 
 def html(results: Path, conf: Path) -> str:
@@ -121,11 +122,12 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _curve(rows: Sequence[CurveRow]) -> dict[str, Any]:
-    """Mean over seeds with its interval, at the tokens that all seeds have."""
+    """Mean over seeds, of several with its interval, at the tokens that all seeds have."""
     seeds: dict[int, dict[int, float]] = {}
     for row in rows:
         seeds.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
     shared = sorted(set.intersection(*map(set, seeds.values())))
     found = band(shared, [mean([curve[tokens] for curve in seeds.values()]) for tokens in shared])
-    lines = {"x": found.x, "y": found.middle, "low": found.low, "high": found.high}
-    return {"seeds": sorted(seeds), **{name: [round(float(x), 4) for x in line] for name, line in lines.items()}}
+    interval = {"low": found.low, "high": found.high} if len(seeds) > 1 else {}
+    lines = {name: [round(float(loss), 4) for loss in line] for name, line in {"y": found.middle, **interval}.items()}
+    return {"seeds": sorted(seeds), "x": shared, **lines}

@@ -55,7 +55,7 @@ const LOGITS = (() => {
   // The sliders; all but the first are arguments of the scheme's class.
   const CONTROLS = {
     likeness: { label: "correlation of the two tokens", low: 0, high: 1, start: 0.5, step: 0.05 },
-    base: { label: "base", low: 2, high: 1e6, start: 1e4, log: true },
+    base: { label: "base", low: 2, high: 1e7, start: 1e4, log: true },
     fraction: { label: "fraction of each head that is rotated", low: 1 / 16, high: 1, start: 1, step: 1 / 16 },
     kept: { label: "fraction of the planes that is rotated, the fastest", low: 0, high: 1, start: 0.75, step: 1 / 16 },
     scale: { label: "amplitude", low: 0.01, high: 1, start: 0.1, log: true },
