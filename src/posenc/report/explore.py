@@ -37,8 +37,8 @@ class _ReportRow(TypedDict):
 
 
 Arm = dict[str, Any]
-"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (in tokens) and y; of several seeds also
-low and high."""
+"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (in tokens) and y; of several
+seeds also low and high."""
 
 
 def html(results: Path, conf: Path) -> str:
