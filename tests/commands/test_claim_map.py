@@ -298,8 +298,8 @@ def test_a_run_that_no_block_asks_for_is_named_and_left_out_of_the_map(folder, t
 
 
 def test_the_plan_for_a_gpu_prints_its_runs_and_leaves_nothing_behind(folder, tmp_path, capsys):
-    """As many trials for RoPE as for the sinusoid, then the second search's arms (two budgets with three seeds, one with
-    one), beside the first's."""
+    """As many trials for RoPE as for the sinusoid, then the second search's arms (two budgets with three seeds, one
+    with one), beside the first's."""
     plan = shutil.copy(ROOT / "results/claim-map-small/plan.yaml", tmp_path)
     main(["--results", str(tmp_path), "--todo", f"data.path={folder}/text.txt"])
     lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
