@@ -36,8 +36,8 @@ def test_what_fewer_rotated_channels_change_is_stated():
     against = f"it ends {below(hybrids, sinusoids)} lower (seeds 0, 1 and 2), and, with seed 100, "
     against += f"{below([hybrid], [other])} lower than the sinusoid at 0.006 and {below([hybrid], [sinusoid])} lower"
     assert f"Against the sinusoid at its best rate {against} than at 0.003" in COPYING
-    ends = f"and without them in the last it ends {below(hybrids, sinusoids)} nats below the sinusoid"
-    assert f"with each of three seeds, {ends}" in README
+    ends = f"without them in the last it ends {below(hybrids, sinusoids)} nats below the sinusoid"
+    assert f"with each of three seeds; {ends}" in README
     third = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST and "in_layers=[0, 1, 3]" in run.setting]
     behind = [low.val_loss - high.val_loss for low, high in zip(sorted(third, key=seed_of), sinusoids, strict=True)]
     *others, last = (f"{abs(gap):.3f} {'below' if gap < 0 else 'above'}" for gap in behind)
