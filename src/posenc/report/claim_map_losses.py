@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.transforms import ScaledTranslation
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point
@@ -134,7 +135,13 @@ def _arrow(axes: Any, point: Point) -> None:
     loss, needed = statistics.median(point.losses.values()), point.tokens / point.advantage.value
     axes.annotate("", (needed, loss), (point.tokens, loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"})
     middle = math.sqrt(needed * point.tokens)
-    label(axes, f"{point.advantage.value:.2f}x", (middle, loss), (0, 3), ha="center", fontsize=9, color="#1c1c1c")
+    style = {
+        "ha": "center",
+        "fontsize": 9,
+        "color": "#1c1c1c",
+        "path_effects": [withStroke(linewidth=3, foreground="w")],
+    }
+    label(axes, f"{point.advantage.value:.2f}x", (middle, loss), (0, 3), **style)
 
 
 def _enlarge(axes: Any, results: Sequence[Result], arrows: Sequence[Point]) -> None:
