@@ -64,6 +64,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert (third.tokens, behind.tokens, longest.tokens) == (LONGEST // 2, LONGEST, 2 * LONGEST)
     assert longest.advantage.value == 0
     assert max(crossing.by_seed.values()) < 1 < min(third.by_seed.values())
+    assert behind.advantage.value < min(third.by_seed.values())
     ratios = [f"{point.advantage.value:.1f}" for point in (first, second, third)]
     at = [f"{point.tokens / 1e6:.0f}M" for point in (first, second, third)]
     assert f"**Up to {at[2]} training tokens RoPE is ahead:" in README

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 import pytest
 from scipy import stats
 
-from posenc.analysis.results import BlockRow, CopyingRow, CurveRow, DistanceRow, Result
+from posenc.analysis.results import BlockRow, CopyingRow, CurveRow, DistanceRow
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.validation_error import Difference, differences
 from posenc.storage.csv_files import read_rows
@@ -28,9 +28,6 @@ from tests.claim_map_pages import (
 )
 
 SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
-COPIES = -0.2
-"""Second minus first, in nats per byte, below which a model copies, in the words of docs/copying.md."""
-
 BLOCKS = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
 
 
@@ -227,45 +224,6 @@ def test_what_both_arms_copy_in_the_longer_runs_is_stated():
     assert f"RoPE's {min(rotated):.2f} to {max(rotated):.2f}." in README
 
 
-def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
-    ends = {run.key: run.val_loss for run in STUDY.on(CORPUS)}
-    longest = [row for row in COPIED if row.tokens in (LONGEST, 2 * LONGEST) and row.setting in (BACKBONE, SEARCH)]
-    rows = [row for row in longest if row.pos == "rope"]
-    copying = [row for row in rows if row.second - row.first < COPIES]
-    others = [row for row in rows if row not in copying]
-    large = [row for row in rows if int(row.base) >= 1_000_000]
-    least = max(row.first - row.second for row in others)
-    assert (
-        f"in {len(copying)} of {len(rows)} runs (bytes, 0.8M parameters), all of them with a base of 1,000,000"
-        in COPYING
-    )
-    assert f"The other {len(others)} copy less: -{least:.2f} nats at the most." in COPYING
-    assert all(row in large for row in copying)
-
-    def lead(row: CopyingRow) -> float:
-        """Of the sinusoid's lowest run with that seed and budget."""
-        pair = ("sinusoidal", row.tokens, row.seed)
-        return ends[row.key] - min(run.val_loss for run in STUDY.on(CORPUS) if is_of(run, pair))
-
-    below = sorted(-lead(row) for row in copying)
-    assert below[0] > 0
-    stated = f"{below[0]:.3f} to {below[-1]:.3f}"
-    assert f"ends below the sinusoid with the same seed, by {stated} nats." in COPYING
-    (exception,) = (row for row in others if lead(row) < -0.001)
-    assert f"only one, which copies a little ({exception.second - exception.first:.2f}), ends more" in COPYING
-    fresh = [row for row in large if row.seed != 100]
-    of_fresh = f"({sum(row in copying for row in fresh)} of {len(fresh)} with other seeds than that used for tuning)"
-    assert f"in {len(copying)} of {len(large)} runs, most of them at a learning rate of 0.006 {of_fresh}." in README
-    assert sum(row.lr == 0.006 for row in copying) > len(copying) / 2
-    assert f"end {stated} below the sinusoid with the same seed, the lowest at" in README
-    assert f"With a smaller base it copies in none of {len(rows) - len(large)} runs." in README
-
-
-def is_of(run: Result, pair: tuple[str, int, int]) -> bool:
-    """A run of this scheme, budget and seed, with nothing else changed."""
-    return run.setting in (BACKBONE, SEARCH) and (run.pos, run.tokens, run.seed) == pair
-
-
 def test_what_is_copied_with_bpe_tokens_is_stated():
     rows = [row for row in COPIED if "tokenizer=bpe" in row.setting]
     ropes, sinusoids = ([row for row in rows if row.pos == pos] for pos in ("rope", "sinusoidal"))
@@ -328,24 +286,6 @@ def test_where_the_sinusoid_overtakes_rope_within_the_runs_is_stated():
     assert "with base 100,000 after {} and {} and with".format(*of_100_000) in COPYING
     assert "and with 1,000,000 after {} and {} (seeds 0 and 1;".format(*of_1_000_000) in COPYING
     assert "RoPE at 0.006 after {}, {} and {} (base 1,000).".format(*at_0_006) in COPYING
-
-
-def test_the_best_trials_of_both_arms_with_78_6m_tokens_are_stated():
-    trials = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (SEARCH, LONGEST)]
-    of_rope, of_sinusoid = ([run for run in trials if run.pos == pos] for pos in ("rope", "sinusoidal"))
-    best = {
-        (row.lr, row.scale, row.base): row.second - row.first
-        for row in COPIED
-        if (row.setting, row.tokens) == (SEARCH, LONGEST)
-    }
-    rope, sinusoid = (min(arm, key=lambda run: run.val_loss) for arm in (of_rope, of_sinusoid))
-    quiet = min((run for run in of_rope if best[run.lr, "", run.base] > COPIES), key=lambda run: run.val_loss)
-    assert (sinusoid.lr, sinusoid.scale) == (0.0042, "0.1")
-    assert [(run.lr, run.base) for run in (rope, quiet)] == [(0.006, "1000000"), (0.003, "1000000")]
-    assert (len(of_rope), len(of_sinusoid)) == (12, 7)
-    stated = f"the sinusoid's best (0.0042, of seven) ends at {sinusoid.val_loss:.3f}, RoPE's best (0.006 with base"
-    assert f"{stated} 1,000,000, of twelve), which copies, at {rope.val_loss:.3f}, and its best" in COPYING
-    assert f"that at most copies a little (0.003 with base 1,000,000) at {quiet.val_loss:.3f}." in COPYING
 
 
 def listed_bases(bases: Sequence[int]) -> str:

@@ -22,7 +22,6 @@ START = 1 / 8
 LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)), (0, (1, 3)))
 """The styles of arms that share a colour, in turn."""
 
-
 VERDICT = 3
 """Seeds that are enough for a verdict."""
 

@@ -135,13 +135,9 @@ def _arrow(axes: Any, point: Point) -> None:
     loss, needed = statistics.median(point.losses.values()), point.tokens / point.advantage.value
     axes.annotate("", (needed, loss), (point.tokens, loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"})
     middle = math.sqrt(needed * point.tokens)
-    style = {
-        "ha": "center",
-        "fontsize": 9,
-        "color": "#1c1c1c",
-        "path_effects": [withStroke(linewidth=3, foreground="w")],
-    }
-    label(axes, f"{point.advantage.value:.2f}x", (middle, loss), (0, 3), **style)
+    style = {"ha": "center", "fontsize": 9, "color": "#1c1c1c"}
+    over_lines = [withStroke(linewidth=3, foreground="w")]
+    label(axes, f"{point.advantage.value:.2f}x", (middle, loss), (0, 3), path_effects=over_lines, **style)
 
 
 def _enlarge(axes: Any, results: Sequence[Result], arrows: Sequence[Point]) -> None:
