@@ -43,8 +43,7 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     assert f"only one, which copies a little ({exception.second - exception.first:.2f}), ends more" in COPYING
     fresh = [row for row in large if row.seed != 100]
     of_fresh = f"({sum(row in copying for row in fresh)} of {len(fresh)} with other seeds than that used for tuning)"
-    assert f"in {len(copying)} of {len(large)} runs, most of them at a learning rate of 0.006 {of_fresh}." in README
-    assert sum(row.lr == 0.006 for row in copying) > len(copying) / 2
+    assert f"in {len(copying)} of {len(large)} runs {of_fresh}." in README
     assert f"end {stated} below the sinusoid with the same seed, the lowest at" in README
     assert f"With a smaller base it copies in none of {len(rows) - len(large)} runs." in README
 

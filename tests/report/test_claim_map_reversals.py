@@ -1,4 +1,4 @@
-"""What the figure of the budgets where the baseline ends lower draws."""
+"""What the figure of the budgets from the first at which the baseline ends lower draws."""
 
 import statistics
 from dataclasses import replace
@@ -59,8 +59,9 @@ def test_the_base_of_rope_is_named_if_there_are_several():
     }
 
 
-def test_each_budget_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others():
-    beneath = panels(with_the_order_reversed(8, 16))
+@pytest.mark.parametrize("units", [(8, 16), (8,)], ids=["for good", "and back"])
+def test_each_budget_from_the_first_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others(units):
+    beneath = panels(with_the_order_reversed(*units))
     assert [axes.get_title(loc="left") for axes in beneath] == [
         f"the runs of {tokens} tokens; bars: means" for tokens in ("9.8M", "19.7M")
     ]

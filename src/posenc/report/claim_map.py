@@ -83,7 +83,7 @@ def _ratios(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
     if (behind := reversed_order(found.both, found.points, hollow)) is not None:
         figures.save(behind, study.folder / f"reversed-{corpus}.png")
-        written.append(f"![Final losses where the baseline ends lower](reversed-{corpus}.png)")
+        written.append(f"![Final losses from the first budget at which the baseline ends lower](reversed-{corpus}.png)")
     if sum(point.has_ratio for point in found.points) > 1:  # else a map has nothing to show
         drawn = advantages(found.points, several, _in_other_settings(study, found), ngrams)
         figures.save(drawn, study.folder / f"{corpus}.png")

@@ -27,12 +27,12 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
         points: N(D) of RoPE over the baseline; an arrow each, in the second panel.
         alternatives: runs of these two with other hyperparameters, by name; hollow, beside the dots, in the second
-            panel, but for those of a budget in `reversals`, which are in the figure of claim_map_reversals.
+            panel, but for those of a budget in `from_reversal`, which are in the figure of claim_map_reversals.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
     elsewhere = {
-        name: [run for run in runs if run.tokens not in reversals(points)] for name, runs in alternatives.items()
+        name: [run for run in runs if run.tokens not in from_reversal(points)] for name, runs in alternatives.items()
     }
     beside = {name: runs for name, runs in elsewhere.items() if runs and runs[0].pos in (ARM, BASELINE)}
     fig = Figure(figsize=(8, 4.4), layout="constrained")
@@ -63,9 +63,10 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     return fig
 
 
-def reversals(points: Sequence[Point]) -> list[int]:
-    """The budgets, in tokens, at which the baseline ends lower."""
-    return [point.tokens for point in points if point.gap is not None and point.gap < 0]
+def from_reversal(points: Sequence[Point]) -> list[int]:
+    """The budgets of both arms, in tokens, from the first at which the baseline ends lower."""
+    gaps = [(point.tokens, point.gap) for point in points if point.gap is not None]
+    return [tokens for tokens, _ in itertools.dropwhile(lambda budget: budget[1] >= 0, gaps)]
 
 
 def compared(points: Sequence[Point]) -> list[Point]:

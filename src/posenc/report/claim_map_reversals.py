@@ -1,4 +1,4 @@
-"""The figure of the final losses at the budgets at which the claim map's baseline ends lower."""
+"""The figure of the final losses from the first budget at which the claim map's baseline ends lower."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from posenc.analysis.claim_map import ARM, BASELINE, Point
 from posenc.analysis.results import Result
 from posenc.report import formatting
-from posenc.report.claim_map_losses import reversals, titled
+from posenc.report.claim_map_losses import from_reversal, titled
 from posenc.report.figures import STYLE
 from posenc.report.looks import looks
 
@@ -24,7 +24,7 @@ def reversed_order(
     Args:
         alternatives: runs of other schemes, or with other hyperparameters, by name; they have rows of their own.
     """
-    strips = {tokens: _rows(results, alternatives, tokens) for tokens in reversals(points)}
+    strips = {tokens: _rows(results, alternatives, tokens) for tokens in from_reversal(points)}
     if not strips:
         return None
     numbers = [len(rows) for rows in strips.values()]
