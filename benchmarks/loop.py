@@ -65,7 +65,7 @@ def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("overrides", nargs="*", help="as for train.py: model=small batch_size=64")
     parser.add_rounds(8, steps=40)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     from output import environment, table
     from timing import ratios, spread

@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_device()
     parser.add_threads()
     parser.add_rounds(20, steps=3)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     torch.set_num_threads(given.threads)
     torch._dynamo.config.recompile_limit = 64  # each scheme is a graph of its own
     names = given.schemes.split(",")

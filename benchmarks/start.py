@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--loggers", nargs="+", choices=("csv", "wandb"), default=["csv", "wandb"])
     parser.add_rounds(5)
     parser.add_out()
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     overrides = given.overrides or ["experiment=kjv_tiny"]
     environment = {**os.environ, "WANDB_MODE": "offline"}
     train = [sys.executable, "train.py"]

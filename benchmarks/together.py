@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="the sweep, as for train.py -m: model=tiny seed=0,1")
     parser.add_argument("--at-a-time", default="2", help="numbers of parallel runs: 2,4,8")
     parser.add_rounds(1)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     from posenc.training.accelerator import best_device
 
     sweep = given.overrides or ["pos=sinusoidal,rope", "seed=0,1", "steps=60"]
