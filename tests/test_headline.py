@@ -51,7 +51,7 @@ def test_the_table_of_readme_has_every_budget_from_the_first_with_a_mean_ratio()
         [
             f"{point.tokens / 1e6:.{0 if point.tokens > 1e8 else 1}f}M",
             f"{mean(point.losses.values()):.3f}",
-            f"{mean(point.own.values()):.3f}" if point.own else "not trained",
+            f"{mean(point.own.values()):.3f}" if point.own else "–",
             formatting.interval(point.advantage, 2) if point.advantage.interval else of_seeds(point),
         ]
         for point in points(CORPUS)[3:]

@@ -159,12 +159,13 @@ def write_up(
             "In an F test against a mean for each budget, this straight line has p = "
             f"{fitted.lack_of_fit:.2g}{': it does not fit, and b is no trend' if fitted.lack_of_fit < 0.05 else ''}."
         )
-    if beyond := [point for point in points if not point.advantage.value]:
-        at = " and ".join(f"{point.tokens:,}" for point in beyond)
-        written.append(
-            f"With {at} tokens RoPE's largest budget does not reach the baseline's loss, so that N has only an upper "
-            "bound there, and is left out of what is computed from several budgets."
-        )
+    written += [
+        f"With {point.tokens:,} tokens RoPE's largest budget does not reach the baseline's loss with "
+        f"{point.advantage.missed} of {formatting.seeds(point.advantage.seeds)}, so that N has no mean there, and is "
+        "left out of what is computed from several budgets."
+        for point in points
+        if not point.advantage.value
+    ]
     written += [*spread(results), *spread_of_ratio(points)]
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
