@@ -28,7 +28,13 @@ def test_an_arm_s_trial_is_one_of_its_seeds_and_the_arm_with_the_most_seeds_stan
 def test_of_two_arms_with_as_many_seeds_or_enough_the_one_that_ends_lower_stands_for_its_scheme():
     assert arms([*run("t5", 0, 1.4, lr=0.006), *run("t5", 0, 1.3, lr=0.001)])["t5"][0].lr == 0.001
     many = [row for seed in range(7) for row in run("rope", seed, 1.33, lr=0.006)]
-    assert arms([*many, *ROPE])["rope"][0].lr == 0.003
+    assert arms([*many, *ROPE, *run("rope", 2, 1.31)])["rope"][0].lr == 0.003
+
+
+def test_a_trial_does_not_count_towards_which_arm_stands_for_its_scheme():
+    chosen = [row for seed in range(3) for row in run("rope", seed, 1.31, lr=0.006)]
+    low = [*run("rope", 0, 1.31), *run("rope", 1, 1.32), *run("rope", 2, 1.32), *run("rope", 100, 1.0, "search")]
+    assert arms([*low, *chosen])["rope"][0].lr == 0.006
 
 
 def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is_left_out():

@@ -18,8 +18,7 @@ from posenc.report.looks import looks
 START = 1 / 8
 """The part of the run that is not drawn, since there losses fall too steeply to be compared."""
 
-
-LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)), (0, (1, 3)))
+LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)), (0, (1, 3)), (0, (10, 2)))
 """The styles of arms that share a colour, in turn."""
 
 VERDICT = 3
@@ -27,16 +26,18 @@ VERDICT = 3
 
 
 class Curves(NamedTuple):
-    """The validation losses of an arm, by seed and tokens."""
+    """The validation losses of an arm, by seed and tokens; `trials` are the seeds that no verdict uses."""
 
     lr: float
     base: str
     by_seed: dict[int, dict[int, float]]
+    trials: set[int]
 
     def rank(self) -> tuple[int, float]:
-        """More seeds are better up to those of a verdict, then a lower final loss."""
-        ends = [losses[max(losses)] for losses in self.by_seed.values()]
-        return min(len(ends), VERDICT), -sum(ends) / len(ends)
+        """More seeds are better up to those of a verdict, then a lower final loss; trials count only alone."""
+        seeds = self.by_seed.keys() - self.trials
+        ends = [losses[max(losses)] for seed, losses in self.by_seed.items() if seed in (seeds or self.trials)]
+        return min(len(seeds), VERDICT), -sum(ends) / len(ends)
 
     def name(self, pos: str, with_base: bool) -> str:
         """RoPE at 0.003, base 1,000."""
@@ -44,10 +45,12 @@ class Curves(NamedTuple):
 
 
 def arms(rows: Iterable[CurveRow]) -> dict[str, list[Curves]]:
-    """The arms of each scheme: first those with enough seeds for a verdict, the lowest first; trials count as seeds."""
+    """The arms of each scheme, trials included: first those with enough seeds for a verdict, the lowest first."""
+    rows = [row for row in rows if row.setting in (BACKBONE, SEARCH)]
+    trials = {row.seed for row in rows if row.setting == SEARCH}
     found: dict[str, list[Curves]] = {}
-    for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows if row.setting in (BACKBONE, SEARCH)):
-        curves = Curves(of_arm[0].lr, of_arm[0].base, {})
+    for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows):
+        curves = Curves(of_arm[0].lr, of_arm[0].base, {}, trials)
         for row in of_arm:
             curves.by_seed.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
         found.setdefault(of_arm[0].pos, []).append(curves)
