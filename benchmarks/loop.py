@@ -70,13 +70,14 @@ def main() -> None:
     from output import environment, table
     from timing import ratios, spread
 
+    from posenc.config.command_line import one_sentence_errors
     from posenc.config.compose import composed
     from posenc.config.files import CONF
     from posenc.training.accelerator import best_device
 
     lightning: list[dict[str, float]] = []
     bare: list[float] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with one_sentence_errors(given.overrides, CONF), tempfile.TemporaryDirectory() as folder:
         steps = [f"steps={given.steps}", f"eval_every={given.steps}", "name=loop", "rerun=true", f"runs={folder}"]
         config, choices = composed(CONF, [*steps, *given.overrides])
         config.trainer.compile = compiles(given.overrides)

@@ -11,6 +11,7 @@ from options import Parser
 from output import environment, table
 from timing import ratios, spread, time_interleaved
 
+from posenc.config.command_line import one_sentence_errors
 from posenc.config.compose import composed
 from posenc.config.files import CONF
 from posenc.config.instantiate import build
@@ -45,7 +46,11 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     torch._dynamo.config.recompile_limit = 64  # each scheme is a graph of its own
     names = given.schemes.split(",")
-    steps = {name: training_step([*given.overrides, *f"pos={name}".split()], given.device) for name in names}
+    steps = {}
+    for name in names:
+        overrides = [*given.overrides, *f"pos={name}".split()]
+        with one_sentence_errors(overrides, CONF):
+            steps[name] = training_step(overrides, given.device)
     times = time_interleaved(steps, given.rounds, given.steps, warm_up=2)
     print(f"{environment(given.device)}, bf16; {' '.join(given.overrides) or 'default'}\n")
     rows = []

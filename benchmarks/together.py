@@ -23,12 +23,14 @@ ROOT = Path(__file__).parent.parent
 
 
 def train(arguments: list[str], environment: dict[str, str] | None = None) -> float:
-    """Run train.py; wall-clock seconds."""
+    """Run train.py; wall-clock seconds. If it fails, which it explains on stderr, exits with its code."""
     start = time.perf_counter()
-    subprocess.run(
+    process = subprocess.run(
         [sys.executable, "train.py", "-m", "logger=csv", "name=together", *arguments],
-        cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
+        cwd=ROOT, check=False, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
     )  # fmt: skip
+    if process.returncode:
+        sys.exit(process.returncode)
     return time.perf_counter() - start
 
 
