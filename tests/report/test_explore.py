@@ -48,6 +48,15 @@ def page(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.parametrize(("seeds", "has_interval"), [(3, True), (2, False)])
+def test_a_measured_curve_has_an_interval_with_as_many_seeds_as_a_verdict_needs(seeds, has_interval, tmp_path):
+    rows = [row for row in AS_A_REPORT.splitlines(keepends=True) if seeds == 3 or row.split(",")[2] != "2"]
+    (tmp_path / "kjv-tiny-cpu" / "amplitude").mkdir(parents=True)
+    (tmp_path / "kjv-tiny-cpu" / "amplitude" / "curves.csv").write_text("".join(rows))
+    main(["--results", str(tmp_path), "--out", str(tmp_path / "explore.html")])
+    assert ('"low":' in (tmp_path / "explore.html").read_text()) == has_interval
+
+
 def test_the_page_computes_what_our_classes_compute(browser, page):
     open_page(browser, page)
     q, k = torch.randn(2, 32, generator=torch.Generator().manual_seed(0)).double()

@@ -8,6 +8,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from posenc.analysis.claim_map import ARM
+from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.results import CurveRow, by_arm
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
@@ -20,9 +21,6 @@ START = 1 / 8
 
 LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)), (0, (1, 3)), (0, (10, 2)))
 """The styles of arms that share a colour, in turn."""
-
-VERDICT = 3
-"""Seeds that are enough for a verdict."""
 
 
 class Curves(NamedTuple):
@@ -37,7 +35,7 @@ class Curves(NamedTuple):
         """More seeds are better up to those of a verdict, then a lower final loss; trials count only alone."""
         seeds = self.by_seed.keys() - self.trials
         ends = [losses[max(losses)] for seed, losses in self.by_seed.items() if seed in (seeds or self.trials)]
-        return min(len(seeds), VERDICT), -sum(ends) / len(ends)
+        return min(len(seeds), SEEDS_FOR_A_VERDICT), -sum(ends) / len(ends)
 
     def name(self, pos: str, with_base: bool) -> str:
         """RoPE at 0.003, base 1,000."""

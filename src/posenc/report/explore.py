@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import FiniteFloat
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.analysis.convergence import band, mean
+from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, band, mean
 from posenc.analysis.results import CurveRow, by_arm
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.bounds import Positive
@@ -37,8 +37,8 @@ class _ReportRow(TypedDict):
 
 
 Arm = dict[str, Any]
-"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (in tokens) and y; of several
-seeds also low and high."""
+"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (in tokens) and y; of seeds
+enough for a verdict also low and high."""
 
 
 def html(results: Path, conf: Path) -> str:
@@ -122,12 +122,12 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _curve(rows: Sequence[CurveRow]) -> dict[str, Any]:
-    """Mean over seeds, of several with its interval, at the tokens that all seeds have."""
+    """Mean over seeds, of enough for a verdict with its interval, at the tokens that all seeds have."""
     seeds: dict[int, dict[int, float]] = {}
     for row in rows:
         seeds.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
     shared = sorted(set.intersection(*map(set, seeds.values())))
     found = band(shared, [mean([curve[tokens] for curve in seeds.values()]) for tokens in shared])
-    interval = {"low": found.low, "high": found.high} if len(seeds) > 1 else {}
+    interval = {"low": found.low, "high": found.high} if len(seeds) >= SEEDS_FOR_A_VERDICT else {}
     lines = {name: [round(float(loss), 4) for loss in line] for name, line in {"y": found.middle, **interval}.items()}
     return {"seeds": sorted(seeds), "x": shared, **lines}
