@@ -25,7 +25,7 @@ def test_a_compiled_step_computes_cos_and_sin_once_for_all_layers():
         fw_compiler=count, bw_compiler=lambda graph, _: graph, partition_fn=min_cut_rematerialization_partition
     )
     torch.compile(lambda *batch: loss_of(model, *batch), backend=backend)(tokens, tokens)
-    assert lookups == [4]  # cos and sin of the page, and of the offset in it
+    assert lookups == [2]  # of the page, and of the offset in it
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler does what torch deprecates

@@ -57,10 +57,8 @@ class AngleTable(ExactTable):
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """positions (T,) -> cos (T, n), sin (T, n), float32. Negative positions are not checked: they wrap around."""
-        page = torch.div(positions, PAGE, rounding_mode="floor")
-        offset = positions - page * PAGE
-        page_cos, page_sin = self.table[0, page], self.table[1, page]
-        cos, sin = self.table[2, offset], self.table[3, offset]
+        page_cos, page_sin = self.table[:2, positions // PAGE]
+        cos, sin = self.table[2:, positions % PAGE]
         return page_cos * cos - page_sin * sin, page_sin * cos + page_cos * sin
 
 
