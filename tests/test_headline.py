@@ -69,8 +69,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     *_, first, second, third, crossing, behind, longest = points(CORPUS)
     assert (third.tokens, behind.tokens, longest.tokens) == (LONGEST // 2, LONGEST, 2 * LONGEST)
     assert not longest.has_ratio
-    assert max(crossing.by_seed.values()) < 1 < min(third.by_seed.values())
-    assert behind.advantage.value < min(third.by_seed.values())
+    assert max(crossing.advantage.value, behind.advantage.value) < 1 < min(third.by_seed.values())
     ratios = [f"{point.advantage.value:.1f}" for point in (first, second, third)]
     at = [f"{point.tokens / 1e6:.0f}M" for point in (first, second, third)]
     assert f"**Up to {at[2]} training tokens RoPE is ahead:" in README
@@ -150,13 +149,14 @@ def test_the_ratio_on_the_king_james_bible_is_in_readme():
     assert f"RoPE needs {first} at 4.9M and {second} at 9.8M" in README
 
 
-def test_that_the_ratio_has_no_trend_is_stated():
+def test_the_slope_of_the_ratio_and_how_well_a_line_fits_are_stated():
     fitted = trend(points(CORPUS))
     assert fitted is not None
     assert fitted.slope.interval is not None
     low, high = fitted.slope.interval
     interval = f"({low:.2f} to {high:.2f}; {fitted.values} values, {fitted.slope.seeds} seeds)"
-    stated = f"has a slope of {fitted.slope.value:.2f} {interval}, but does not fit"
+    stated = f"has a slope of {fitted.slope.value:.2f} {interval}; whether it fits is not clear"
+    assert 0.05 < fitted.lack_of_fit < 0.1
     assert f"{stated} (F test against a mean for each budget, p = {fitted.lack_of_fit:.1g})" in RESULTS
 
 

@@ -32,7 +32,7 @@ SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
 FORMER = "base 10,000, learning rate 0.0015"
 """RoPE's arm with 157M tokens until its best trial had three seeds."""
 
-TESTS = 8
+TESTS = 9
 """Of the order of the arms, for which each p is corrected."""
 
 BLOCKS = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
@@ -85,7 +85,8 @@ def everywhere(tokens: int, base: str) -> dict[int, float]:
 @pytest.mark.parametrize(
     ("name", "base", "setting", "seeds", "tokens"),
     [
-        ("78.6M", "1000000", "", SEEDS, LONGEST),
+        ("78.6M, RoPE at 0.0042", "1000000", "", SEEDS, LONGEST),
+        ("78.6M", "1000000", "base 1,000,000, learning rate 0.003", SEEDS, LONGEST),
         ("78.6M", "100000", "base 100,000", SEEDS, LONGEST),
         ("78.6M", "1000", "base 1,000", SEEDS, LONGEST),
         ("78.6M, replication", "1000", "", REPLICATION, LONGEST),
@@ -94,7 +95,8 @@ def everywhere(tokens: int, base: str) -> dict[int, float]:
     ],
 )
 def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, base, setting, seeds, tokens):
-    values, on_all = leads(seeds, tokens, setting), everywhere(tokens, base)
+    values = leads(seeds, tokens, setting)
+    on_all = {} if name.endswith("0.0042") else everywhere(tokens, base)
     measured = ", ".join(f"{on_all[seed]:.3f}" if seed in on_all else "not measured" for seed in seeds)
     by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f').replace('-0.000', '0.000')}"
     measured = measured if on_all else "not measured"
@@ -103,19 +105,17 @@ def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, base, 
 
 def statistics(values: Sequence[float]) -> str:
     """Mean, interval and p, as in a table."""
-    # "none of the eight tests of these orders is significant after correction"
+    # "none of the nine tests of these orders is significant after correction"
     assert p_of(values) * TESTS > 0.05
     return f"{mean(values):.3f} ({interval(values)}) | {p_of(values):.3f} | {min(1, TESTS * p_of(values)):.3f}"
 
 
 def test_with_how_many_seeds_each_arm_ends_lower_is_in_the_headline():
-    level, *shorter = sorted(leads(SEEDS))
-    assert abs(level) < 0.0005 < min(shorter)
-    first, second, third = sorted(leads(SEEDS, 2 * LONGEST))
-    assert first < second < 0 < third
-    ends = "after 79M tokens the sinusoid ends lower with two of three seeds and level with the third"
-    assert f"{ends}, after 157M RoPE ends lower with two of three." in README
-    assert "none of the eight tests of these orders is significant after correction." in README
+    of_seeds = [sum(lead > 0 for lead in leads(SEEDS, tokens)) for tokens in (LONGEST, 2 * LONGEST)]
+    assert of_seeds == [2, 1]
+    ends = "after 79M tokens the sinusoid ends lower with two of three seeds, after 157M RoPE does."
+    assert ends in README
+    assert "none of the nine tests of these orders is significant after correction." in README
 
 
 @pytest.mark.parametrize(("name", "seeds", "tokens"), [("78.6M", range(6), LONGEST), ("157M", SEEDS, 2 * LONGEST)])
@@ -160,13 +160,13 @@ def test_what_was_not_planned_of_these_tests_is_stated():
     replicated = [on_all[seed] for seed in REPLICATION]
     assert f"the mean is {mean(replicated):.3f} for the replication ({interval(replicated)})" in COPYING
     twice = [*everywhere(2 * LONGEST, "10000").values()]
-    tests = f"p = {p_of(twice):.3f}, or {2 * TESTS * p_of(twice):.3f} corrected for eight tests on two measures"
+    tests = f"p = {p_of(twice):.3f}, or {2 * TESTS * p_of(twice):.3f} corrected for nine tests on two measures"
     assert f"{mean(twice):.3f} with 157M and base 10,000 ({interval(twice)}; {tests})" in COPYING
     assert {f"{one.se:.3f}" for one in (*paired(), *paired(2 * LONGEST))} == {"0.001"}
     others = [leads(SEEDS, 2 * LONGEST, "learning rate 0.00075"), leads(SEEDS, setting="learning rate 0.006")]
     of_rate, of_base = (f"(p = {p_of(values):.3f})" for values in others)
     assert f"0.00075 with base 10,000 and 157M {of_rate} and 0.006 with base 1,000 and 78.6M {of_base};" in COPYING
-    assert min(map(p_of, others)) * (TESTS + 2) > 0.05  # "corrected for ten, none of the ten is significant"
+    assert min(map(p_of, others)) * (TESTS + 2) > 0.05  # "corrected for eleven, none of the eleven is significant"
     of_trials = [run for run in STUDY.on(CORPUS) if (run.tokens, run.seed) == (2 * LONGEST, 100)]
     losses = {(run.pos, run.lr, run.scale, run.base): run.val_loss for run in of_trials}
     fourth = losses["rope", 0.0015, "", "10000"] - losses["sinusoidal", 0.003, "0.1", "10000"]
@@ -199,10 +199,10 @@ def of_arms(tokens: int, seeds: Sequence[int]) -> list[tuple[CopyingRow, Copying
         (row.pos, row.lr, row.scale, row.base, row.seed, row.tokens): row for row in COPIED if row.setting == BACKBONE
     }
     rate = {LONGEST: 0.0042, 2 * LONGEST: 0.003}[tokens]
-    bases = {seed: "1000" if seed in REPLICATION else "1000000" for seed in seeds}
+    arms = {seed: (0.003, "", "1000") if seed in REPLICATION else (rate, "", "1000000") for seed in seeds}
     return [
-        (rows["sinusoidal", rate, "0.1", "10000", seed, tokens], rows["rope", 0.003, "", base, seed, tokens])
-        for seed, base in bases.items()
+        (rows["sinusoidal", rate, "0.1", "10000", seed, tokens], rows["rope", *arm, seed, tokens])
+        for seed, arm in arms.items()
     ]
 
 
@@ -249,7 +249,8 @@ def test_what_both_arms_copy_in_the_longer_runs_is_stated():
     )
     lower = f"{min(copied):.2f} to {max(copied):.2f} nats lower than at its first occurrence"
     assert f"its loss on text that occurs a second time within the window is {lower}" in README
-    assert f"RoPE's {min(rotated):.2f} to {max(rotated):.2f}." in README
+    *most, last = sorted(rotated)
+    assert f"RoPE's {most[0]:.2f} to {most[-1]:.2f} with five of six seeds and {last:.2f} with the other." in README
     at_the_end = f"After 157M the sinusoid's is {min(longer):.2f} to {max(longer):.2f} lower"
     assert f"{at_the_end}, RoPE's {listed(of_rope, 2)}." in README
 
