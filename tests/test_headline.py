@@ -123,9 +123,7 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
         fewer, at = ("", "at") if stated else (" times fewer tokens", "at a budget of")
         low, high = on_test.advantage.interval
         stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) {at} {tokens}")
-    *shorter, longest = stated
-    assert " and ".join(shorter) in README
-    assert f"At 39.3M it was {longest.removesuffix(' at 39.3M')} with the settings of 4.9M tokens" in README
+    assert " and ".join(stated[:2]) in README  # with 39.3M the settings are no longer those of the arms
 
 
 def test_n_over_the_six_seeds_of_both_replications_is_stated():
@@ -290,8 +288,6 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
         assert {(run.lr, run.scale, run.base) for run in backbone if run.pos == pos} == {
             (best.lr, best.scale, best.base)
         }
-    later = f"In later trials RoPE ends {lower[0]} nats lower after 26M and the sinusoid {lower[1]}, at settings"
-    assert later in README
     assert f"So each arm has a better setting, by {lower[0]} and {lower[1]}, whose" in RESULTS
 
 

@@ -40,10 +40,12 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     (exception,) = (row for row in others if lead(row) < -0.001)
     assert f"only one, which copies a little ({exception.second - exception.first:.2f}), ends more" in COPYING
     fresh = [row for row in large if row.seed != 100]
-    of_fresh = f"({sum(row in copying for row in fresh)} of {len(fresh)} with other seeds than that used for tuning)"
-    assert f"in {len(copying)} of {len(large)} runs of these lengths {of_fresh}." in README
-    assert f"end {stated} below the sinusoid with the same seed, the lowest at" in README
-    assert f"With a smaller base it copies in none of {len(rows) - len(large)} runs." in README
+    spelled = {5: "five", 18: "eighteen"}
+    of_fresh = f"{spelled[sum(row in copying for row in fresh)]} of {spelled[len(fresh)]} with other seeds;"
+    assert f"There {len(copying)} of {len(large)} runs copy, five of nine with seed 100 and" in COPYING
+    assert f"{of_fresh} with a smaller base none of {len(rows) - len(large)} (" in COPYING
+    assert f"and {len(copying)} of RoPE's {len(rows)}." in README
+    assert f"or more, ends below the sinusoid with the same seed, by {stated} nats." in README
 
 
 def is_of(run: Result, pair: tuple[str, int, int]) -> bool:
@@ -93,8 +95,6 @@ def test_what_fewer_rotated_channels_change_is_stated():
     against = f"it ends {below(hybrids, sinusoids)} lower (seeds 0, 1 and 2), and, with seed 100, "
     against += f"{below([hybrid], [other])} lower than the sinusoid at 0.006 and {below([hybrid], [sinusoid])} lower"
     assert f"Against the sinusoid at its best rate {against} than at 0.003" in COPYING
-    ends = f"without them in the last it ends {below(hybrids, sinusoids)} nats below the sinusoid"
-    assert f"with each of three seeds; {ends}" in README
     third = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST and "in_layers=[0, 1, 3]" in run.setting]
     behind = [low.val_loss - high.val_loss for low, high in zip(sorted(third, key=seed_of), sinusoids, strict=True)]
     *others, last = (f"{abs(gap):.3f} {'below' if gap < 0 else 'above'}" for gap in behind)
