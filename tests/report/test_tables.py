@@ -28,7 +28,7 @@ def test_every_row_has_a_cell_for_every_column():
 
 
 def test_lines_within_a_cell_stay_within_it_in_markdown():
-    table = tables.Table("", ("a", "b"), [("1", "2\n3")])
+    table = tables.Table(("a", "b"), [("1", "2\n3")])
     assert tables.markdown(table) == "| a | b |\n|---|---|\n| 1 | 2<br>3 |"
 
 

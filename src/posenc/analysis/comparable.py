@@ -55,19 +55,20 @@ def _truncated(schemes: Schemes, budget: int) -> dict[str, list[Run]]:
 
 def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
     """The runs of each scheme, the newest finished one per seed, and a notice for each duplicate."""
-    used: dict[tuple[str, int], Run] = {}
     # Runs of one day differ in the number at the end of their directories' names.
-    for run in sorted(runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source), run.source)):
-        used[run.scheme, run.seed] = run
-    schemes: dict[str, dict[int, Run]] = {}
+    oldest_first = sorted(
+        runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source), run.source)
+    )
+    used = {(run.scheme, run.seed): run for run in oldest_first}
+    schemes: dict[str, list[Run]] = {}
     notices = []
     for run in sorted(runs, key=lambda run: (run.seed, not run.finished)):
         kept = used[run.scheme, run.seed]
         if run is kept:
-            schemes.setdefault(run.scheme, {})[run.seed] = run
+            schemes.setdefault(run.scheme, []).append(run)
         else:
             notices.append(f"{run.name} exists more than once; {kept.source}, the newest, is used")
-    return {scheme: list(seeds.values()) for scheme, seeds in schemes.items()}, notices
+    return schemes, notices
 
 
 def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[str, str]:

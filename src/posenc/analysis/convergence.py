@@ -110,15 +110,14 @@ def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:
         baseline, scheme: steps, tokens or seconds to a loss, one value per seed, in the same order; the baseline's are
             finite.
     """
-    missed = int(np.sum(~np.isfinite(scheme)))
-    if missed:
+    if missed := int(np.sum(~np.isfinite(scheme))):
         return Estimate(0.0, len(scheme), missed=missed)
-    logs = np.log(np.asarray(baseline, float) / np.asarray(scheme, float))
-    value = float(np.exp(logs.mean()))
-    if len(logs) < SEEDS_FOR_A_VERDICT:
-        return Estimate(value, len(logs))
-    low, high = np.exp(_student(logs))
-    return Estimate(value, len(logs), (float(low), float(high)))
+    logs = mean(np.log(np.divide(baseline, scheme)))
+    value = float(np.exp(logs.value))
+    if logs.interval is None:
+        return Estimate(value, logs.seeds)
+    low, high = np.exp(logs.interval)
+    return Estimate(value, logs.seeds, (float(low), float(high)))
 
 
 def bootstrap(baseline: Sequence[float], scheme: Sequence[float]) -> Interval | None:

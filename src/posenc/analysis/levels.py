@@ -69,25 +69,23 @@ def _without_gaps(losses: Losses) -> Losses:
     }
 
 
-def _level(
-    arm: Mapping[int, Mapping[int, float]], baseline: Mapping[int, Mapping[int, float]], losses: Mapping[int, float]
-) -> Level | None:
-    """The level of a loss for each seed, which the arm reaches; `arm` and `baseline` are losses by seed and tokens.
+def _level(ours: Losses, theirs: Losses, losses: Mapping[int, float]) -> Level | None:
+    """The level of a loss for each seed, which the arm reaches.
 
     If a seed's largest budget of the baseline is not enough, the seeds count that have the largest of all. None if a
     seed's smallest budget of the baseline is enough: then the ratio has no lower bound.
     """
-    others = {seed: tokens_to(baseline[seed], loss) for seed, loss in losses.items()}
+    others = {seed: tokens_to(theirs[seed], loss) for seed, loss in losses.items()}
     if not all(others.values()):
         return None
     if math.inf in others.values():
-        longest = max(max(baseline[seed]) for seed in losses)
-        losses = {seed: loss for seed, loss in losses.items() if max(baseline[seed]) == longest}
+        longest = max(max(theirs[seed]) for seed in losses)
+        losses = {seed: loss for seed, loss in losses.items() if max(theirs[seed]) == longest}
         others = {seed: others[seed] for seed in losses}
-    needed = {seed: tokens_to(arm[seed], loss) for seed, loss in losses.items()}
+    needed = {seed: tokens_to(ours[seed], loss) for seed, loss in losses.items()}
     return Level(
         losses,
-        {seed: tokens or min(arm[seed]) for seed, tokens in needed.items()},
-        {seed: min(tokens, max(baseline[seed])) for seed, tokens in others.items()},
+        {seed: tokens or min(ours[seed]) for seed, tokens in needed.items()},
+        {seed: min(tokens, max(theirs[seed])) for seed, tokens in others.items()},
         not all(needed.values()) or math.inf in others.values(),
     )

@@ -75,7 +75,7 @@ def key_of_overrides(experiment: str, overrides: Sequence[str], corpus: str, sea
         except ValueError:
             raise UserError(f"{override} must be a number here") from None
     configuration = {**flat_configuration(tuple(shared)), **numbers}
-    return _key(configuration, corpus, _defaults(experiment, _choices(configuration)), search_seeds)
+    return _key(experiment, configuration, corpus, search_seeds)
 
 
 def key_of_run(experiment: str, run: Run, search_seeds: Sequence[int]) -> Key:
@@ -85,7 +85,7 @@ def key_of_run(experiment: str, run: Run, search_seeds: Sequence[int]) -> Key:
         KeyError, TypeError, HydraException, UserError: if its configuration is not one of train.py's.
     """
     configuration = {**run.setting, "pos": run.scheme, "seed": run.seed}
-    return _key(configuration, corpus_of(run.setting), _defaults(experiment, _choices(configuration)), search_seeds)
+    return _key(experiment, configuration, corpus_of(run.setting), search_seeds)
 
 
 def corpus_of(configuration: Mapping[str, Any]) -> str:
@@ -124,9 +124,8 @@ def _defaults(experiment: str, choices: tuple[str, ...]) -> Mapping[str, Any]:
     return {**{name: of_experiment.get(name) for name in FACTORS}, "intervention": "none", **own}
 
 
-def _key(
-    configuration: Mapping[str, Any], corpus: str, defaults: Mapping[str, Any], search_seeds: Sequence[int]
-) -> Key:
+def _key(experiment: str, configuration: Mapping[str, Any], corpus: str, search_seeds: Sequence[int]) -> Key:
+    defaults = _defaults(experiment, _choices(configuration))
     values = {name: configuration.get(name, default) for name, default in defaults.items()}
     changed = " ".join(f"{name}={value}" for name, value in values.items() if value != defaults[name])
     seed = int(configuration["seed"])

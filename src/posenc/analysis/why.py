@@ -161,15 +161,15 @@ def groups(study: Study, corpus: str) -> list[Group]:
     for block in study.plan["blocks"]:
         origin = study.curves(study.arm(block.get("from", "none")), corpus)
         effects = {
-            str(name): effect(study.curves(arm, corpus), origin, reference, study.plan["levels"])
+            str(name): one
             for name, arm in block["arms"].items()
+            if (one := effect(study.curves(arm, corpus), origin, reference, study.plan["levels"]))
         }
-        known = {name: one for name, one in effects.items() if one}
         heads = {
-            str(name): {layer: mean(scores, share=True) for layer, scores in study.heads(arm, corpus).items()}
+            str(name): {layer: mean(scores, share=True) for layer, scores in by_layer.items()}
             for name, arm in block["arms"].items()
+            if (by_layer := study.heads(arm, corpus))
         }
-        measured = {name: scores for name, scores in heads.items() if scores}
         shares = block.get("shares", True)
-        result.append(Group(block["what"], block.get("from"), block.get("axis"), shares, known, measured))
+        result.append(Group(block["what"], block.get("from"), block.get("axis"), shares, effects, heads))
     return result

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 ORDERS = (2, 3, 4, 5)
 """Orders of the n-gram models on the upper axis, as far as the vocabulary allows."""
 
+MEASURED = {
+    "--copying": "measure what finished models gain where a window repeats itself",
+    "--heads": "measure what finished models copy without each of their attention heads",
+    "--paired": "evaluate finished models on the whole validation split, for the errors of differences",
+    "--test": "evaluate finished models, except those of trials, on the test split",
+}
+"""What is measured on models, beside their final loss, by option."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
@@ -27,26 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=quoted,
         help="measure n-gram models of the text given by these overrides",
     )
-    parser.add_argument(
-        "--copying",
-        action="store_true",
-        help="also measure what finished models gain where a window repeats itself",
-    )
-    parser.add_argument(
-        "--heads",
-        action="store_true",
-        help="also measure what finished models copy without each of their attention heads",
-    )
-    parser.add_argument(
-        "--paired",
-        action="store_true",
-        help="also evaluate finished models on the whole validation split, for the errors of differences",
-    )
-    parser.add_argument(
-        "--test",
-        action="store_true",
-        help="also evaluate finished models, except those of trials, on the test split",
-    )
+    for option, measured in MEASURED.items():
+        parser.add_argument(option, action="store_true", help=f"also {measured}")
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study, finished):
         from posenc.analysis.results import ShareRow, share_rows
         from posenc.analysis.run_key import BACKBONE
@@ -74,16 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def unplanned(study: "Study") -> list[str]:
     """The runs in the backbone's setting with hyperparameters, a seed or a budget that no block of the plan has."""
-    from posenc.analysis.corpus_map import backbone_of
-    from posenc.analysis.run_key import BACKBONE
+    from posenc.analysis.corpus_map import corpus_map
 
-    drawn = set()
-    for corpus in study.corpora:
-        backbone, alternatives = backbone_of(study, corpus)
-        drawn |= {result.key for results in (backbone, *alternatives.values()) for result in results}
+    drawn = {result.key for corpus in study.corpora for result in corpus_map(study, corpus).results}
     runs = []
     for result in study.results:
-        if result.setting == BACKBONE and result.key not in drawn:
+        if result.key not in drawn:
             chosen = {"optim.lr": f"{result.lr:g}", "pos.scale": result.scale, "pos.base": result.base}
             overrides = " ".join(f"{name}={value}" for name, value in chosen.items() if value)
             runs.append(f"{result.corpus} pos={result.pos} {overrides} seed={result.seed}, {result.tokens:,} tokens")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posenc.analysis.runs import Run
 from posenc.commands.study import CACHE
 from posenc.config.command_line import Arguments
 from posenc.errors import RunError, UserError, printable
 from posenc.storage.resource_errors import resource_errors
 
 if TYPE_CHECKING:
+    from posenc.analysis.runs import Run
     from posenc.storage.lengths_file import Lengths
 
 TOLERANCE = 0.02
@@ -51,7 +51,7 @@ def extrapolate(folder: Path, again: bool, cache: Path) -> None:
     terminal.show_longer_windows(compare(read_folder(folder)))
 
 
-def _evaluate_and_report(run: Run, again: bool, cache: Path) -> bool:
+def _evaluate_and_report(run: "Run", again: bool, cache: Path) -> bool:
     """Evaluate a run unless it has been evaluated before, and print the outcome; returns whether it is evaluated."""
     start = time.monotonic()
     try:
@@ -67,7 +67,7 @@ def _evaluate_and_report(run: Run, again: bool, cache: Path) -> bool:
     return True
 
 
-def _evaluate(run: Run, again: bool, cache: Path) -> bool:
+def _evaluate(run: "Run", again: bool, cache: Path) -> bool:
     """Evaluate a run if necessary; returns whether it was.
 
     Raises:

@@ -1,6 +1,5 @@
 """The command line that the studies share."""
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -103,6 +102,8 @@ def add_evaluations(
             rounded to 5 digits.
         split: the split's name.
     """
+    import numpy as np
+
     from posenc.evaluation.load import load
     from posenc.storage.resource_errors import resource_errors
     from posenc.training.accelerator import best_device
@@ -114,7 +115,12 @@ def add_evaluations(
                 trained.model.to(best_device())
                 found = evaluate(trained, trained.split(cache, split))
                 rows = [kind(*result.key, *map(_rounded, values)) for values in found]
-            if undefined := {column for row in rows for column, value in vars(row).items() if not _finite(value)}:
+            if undefined := {
+                column
+                for row in rows
+                for column, value in vars(row).items()
+                if not isinstance(value, str) and not np.isfinite(value).all()
+            }:
                 raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN or infinite")
             return rows
         except (UserError, RunError) as error:
@@ -122,12 +128,6 @@ def add_evaluations(
             return []
 
     add_rows(study, finished, name, kind, evaluated)
-
-
-def _finite(value: Any) -> bool:
-    """Whether a cell, or each number of a list in it, is finite; text is."""
-    numbers = value if isinstance(value, list) else [value]
-    return all(math.isfinite(number) for number in numbers if isinstance(number, float))
 
 
 def _rounded(value: Any) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from posenc.analysis.wandb_runs import parse_source, public_api, read_group, wandb_errors
 from posenc.commands.report import COMPARED
 from posenc.config.command_line import Arguments
-from posenc.tracking.client import TIMEOUT, within
+from posenc.tracking.client import within
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"Report: {report(given.source, given.baseline, given.draft, given.timeout)}")
 
 
-def report(source: str, baseline: str | None = None, draft: bool = False, timeout: float = TIMEOUT) -> str:
+def report(source: str, baseline: str | None, draft: bool, timeout: float) -> str:
     """Read a sweep from W&B's server, and save its comparison there; returns its URL.
 
     Raises:

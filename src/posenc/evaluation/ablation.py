@@ -50,7 +50,7 @@ def copying_without_heads(trained: Trained, tokens: Tokens) -> dict[tuple[int, i
         `first`, `second`, `new` and `seen` of Copying, on at most WINDOWS validation windows.
 
     Raises:
-        UserError: if the model is not causal.
+        UserError: if the model is not causal, or its context is shorter than SHORTEST.
     """
     model: Any = trained.model
     config = {**trained.config, "eval_windows": min(WINDOWS, trained.config["eval_windows"])}

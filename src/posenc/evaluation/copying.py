@@ -57,7 +57,7 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     first, second = occurrences(trained, tokens)
     context, windows = trained.config["context"], own_windows(trained, tokens)
     if len(windows) < 2:
-        raise UserError(f"eval_windows={len(windows)} must be at least 2: text is taken from another window")
+        raise UserError("its last validation has no second window, from which other text could be taken")
     losses = losses_on(trained, windows)
     new, seen, share = by_context(losses, windows)
     last = context - context // 4

@@ -77,7 +77,7 @@ def differences(rows: Sequence[CurveRow]) -> Figure | None:
     fig = Figure(figsize=(7, 3.8), layout="constrained")
     axes: Any = fig.subplots()
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    look = looks([pos for pos, *_ in shown])
+    look = looks(pos for pos, *_ in shown)
     for place, (pos, curves, width) in enumerate(shown):
         seeds = sorted(curves.by_seed.keys() & rope.by_seed)
         name = f"{curves.name(pos, pos == ARM and several_bases)}, {formatting.seeds(len(seeds))}"

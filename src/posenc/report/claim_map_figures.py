@@ -15,7 +15,7 @@ from posenc.analysis.claim_map import ARM, BASELINE, Point, tokens_to
 from posenc.report import formatting
 from posenc.report.claim_map_losses import markers_by_name, over_budgets, titled
 from posenc.report.figures import DASHES, STYLE, label
-from posenc.report.looks import NAMES, looks
+from posenc.report.looks import looks
 
 PUBLISHED = {
     "Su et al. 2021, BERT's encoding, 8.2B": 2.2,
@@ -82,15 +82,15 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     _seeds_of(axes, main)
     _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
     measured = {pos: points for pos, points in others.items() if points}
-    look, markers = looks([*measured]), markers_by_name(measured)
+    look, markers = looks(measured), markers_by_name(measured)
     middle = (len(measured) - 1) / 2
     for place, (pos, points) in enumerate(measured.items()):
         beside = axes.transData + ScaledTranslation(3 * (place - middle) / 72, 0, axes.figure.dpi_scale_trans)
         style = {"color": look[pos].colour, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}
         line = {"linestyle": DASHES[look[pos].dash], "linewidth": 1, "marker": markers[pos]}
-        _line(axes, points, f"against {NAMES.get(pos, pos)}", **line, **style)
+        _line(axes, points, f"against {titled(pos)}", **line, **style)
         for point in points:
-            for at, marker in _marks(point, "v", "", "^"):
+            for at, marker in _bounds(point):
                 axes.plot(point.tokens, at, marker, **style)
     drawn = itertools.chain(main, *measured.values())
     axes.update_datalim([(point.tokens, point.bound) for point in drawn])  # matplotlib leaves out what is moved
@@ -101,11 +101,11 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     axes.margins(x=0.06)
 
 
-def _marks(point: Point, lower: str, finite: str, higher: str) -> list[tuple[float, str]]:
-    """N or its bound with the marker of an upper bound, of N, or of a lower bound; both bounds if seeds disagree."""
+def _bounds(point: Point) -> list[tuple[float, str]]:
+    """The bound of an N that is not known, with its marker; both bounds if seeds disagree."""
     if {0, math.inf} <= set(point.by_seed.values()):
-        return [(point.below, lower), (point.above, higher)]
-    return [(point.bound, {math.inf: higher, 0: lower}.get(point.advantage.value, finite))]
+        return [(point.below, "v"), (point.above, "^")]
+    return [(point.bound, {math.inf: "^", 0: "v"}.get(point.advantage.value, ""))]
 
 
 def _ratios(axis: Any) -> None:

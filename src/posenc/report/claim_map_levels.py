@@ -31,7 +31,7 @@ def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]
         "of an n-gram model. 'over' marks a lower bound: the sinusoid does not reach the loss with its largest budget, "
         "or RoPE reaches it with its smallest. Seeds without runs of the largest budgets are left out where they need "
         "one.",
-        markdown(Table("", ("level", *HEAD), rows)),
+        markdown(Table(("level", *HEAD), rows)),
     ]
 
 

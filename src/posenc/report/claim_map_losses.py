@@ -26,14 +26,14 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     Args:
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
         points: N(D) of RoPE over the baseline; an arrow each, in the second panel.
-        alternatives: runs of these two with other hyperparameters, by name; hollow, beside the dots, in the second
-            panel, but for those of a budget in `from_reversal`, which are in the figure of claim_map_reversals.
+        alternatives: runs with other hyperparameters, and of other schemes, by name. Those of these two are drawn
+            hollow, beside the dots, in the second panel, but for the budgets in `from_reversal`, which are in the
+            figure of claim_map_reversals.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
-    elsewhere = {
-        name: [run for run in runs if run.tokens not in from_reversal(points)] for name, runs in alternatives.items()
-    }
+    later = set(from_reversal(points))
+    elsewhere = {name: [run for run in runs if run.tokens not in later] for name, runs in alternatives.items()}
     beside = {name: runs for name, runs in elsewhere.items() if runs and runs[0].pos in (ARM, BASELINE)}
     fig = Figure(figsize=(8, 4.4), layout="constrained")
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]

@@ -55,7 +55,7 @@ def _named(name: str, run: Result, with_base: bool) -> str:
 
 def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) -> None:
     """A row of dots for each arm, the lowest loss at the top."""
-    look = looks([runs[0].pos for _, runs in rows])
+    look = looks(runs[0].pos for _, runs in rows)
     for height, (_, runs) in enumerate(rows):
         ends = [run.val_loss for run in runs]
         colour = look[runs[0].pos].colour

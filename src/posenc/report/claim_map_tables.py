@@ -20,7 +20,7 @@ HEAD = (
 def table(points: Sequence[Point], unit: int) -> str:
     """One row per budget, in Markdown."""
     rows = [(f"{point.tokens / unit:g}", *_cells(point, unit)) for point in points]
-    return markdown(Table("", ("units", *HEAD), rows))
+    return markdown(Table(("units", *HEAD), rows))
 
 
 def on_test_split(points: Sequence[tuple[Point, Point]], unit: int) -> list[str]:
@@ -37,7 +37,7 @@ def on_test_split(points: Sequence[tuple[Point, Point]], unit: int) -> list[str]
         "### The test split",
         "N on the losses of finished models on the whole test split, on which nothing was chosen. The last column has "
         "N of the same runs on the windows of the last validation in training, as in the other tables.",
-        markdown(Table("", ("units", *HEAD, "on validation"), rows)),
+        markdown(Table(("units", *HEAD, "on validation"), rows)),
     ]
 
 
@@ -51,7 +51,7 @@ def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]
     ]
     if not rows:
         return []
-    return ["### One factor at a time", markdown(Table("", ("setting", "baseline", *HEAD), rows))]
+    return ["### One factor at a time", markdown(Table(("setting", "baseline", *HEAD), rows))]
 
 
 def _cells(point: Point, unit: int) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
         cells.append(ratio(fewer[0], unit) if fewer else "")
         rows.append((loss.value, cells))
     head = ("scheme", "family", "learning rate", "seeds", "final loss", "minus RoPE's, paired")
-    return markdown(Table("", (*head, "times fewer tokens RoPE needs"), [cells for _, cells in sorted(rows)]))
+    return markdown(Table((*head, "times fewer tokens RoPE needs"), [cells for _, cells in sorted(rows)]))
 
 
 def _range(losses: Mapping[int, float]) -> str:

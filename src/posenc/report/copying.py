@@ -7,12 +7,12 @@ from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
 
-ARM = ("scheme", "hyperparameters", "tokens", "seeds")
+COLUMNS = ("scheme", "hyperparameters", "tokens", "seeds")
 """The first columns of each table."""
 
 
 def _arm(of: RunRow, seeds: Sequence[int]) -> tuple[str, ...]:
-    """The cells under ARM."""
+    """The cells under COLUMNS."""
     changed = "" if of.setting in (BACKBONE, SEARCH) else f"; {of.setting}"
     return of.pos, f"{formatting.hyperparameters(of)}{changed}", f"{of.tokens:,}", ", ".join(map(str, seeds))
 
@@ -36,7 +36,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
             ]
         )
     head = (
-        *(*ARM, "second minus first occurrence"),
+        *(*COLUMNS, "second minus first occurrence"),
         *("novel context", "repeated context", "share", "own text before", "other text before"),
     )
     return [
@@ -48,7 +48,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         "(their share is given). Own and other text before: the loss on the targets in the last quarter of these "
         "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
         "elsewhere in the split. In nats per token, by seed.",
-        markdown(Table("", head, cells)),
+        markdown(Table(head, cells)),
     ]
 
 
@@ -65,12 +65,12 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
         cells.append(
             [*_arm(own[0], seeds), *(", ".join(f"{gain:+.2f}" for gain in of_distance) for of_distance in gains)]
         )
-    head = (*ARM, *(f"{far} back" for far in apart))
+    head = (*COLUMNS, *(f"{far} back" for far in apart))
     return [
         "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
         "each validation window with a copy of that eighth so many tokens earlier, minus that without it. "
         "In nats per token, by seed; only for runs whose checkpoints still existed when this measure was added.",
-        markdown(Table("", head, cells)),
+        markdown(Table(head, cells)),
     ]
 
 
@@ -97,7 +97,7 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
     if not cells:
         return []
     head = (
-        *(*ARM, "second minus first occurrence"),
+        *(*COLUMNS, "second minus first occurrence"),
         *("without one head", "without another", "that head", "novel context", "without that head"),
         *("repeated context", "without that head"),
     )
@@ -106,5 +106,5 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
         "output of one attention head set to zero. That head (layer.head, from 1) is the one without which the second "
         "occurrence gains least; 'another' is the next such head. In nats per token, by seed; only for runs whose "
         "checkpoints still existed when this measure was added. `removed_heads.csv` has every head.",
-        markdown(Table("", head, cells)),
+        markdown(Table(head, cells)),
     ]

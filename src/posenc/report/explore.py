@@ -51,7 +51,7 @@ def html(results: Path, conf: Path) -> str:
     arms = [arm for file in sorted(results.rglob("curves.csv")) for arm in _arms(file, results, schemes)]
     if not arms:
         raise UserError(f"--results={results} has no curves.csv of a scheme")
-    style = {scheme: look.on_a_page for scheme, look in looks([*schemes]).items()}
+    style = {scheme: look.on_a_page for scheme, look in looks(schemes).items()}
     data = {"looks": style, "measured": arms}
     return render("explore.html.j2", ("chart.js", "schemes.js", "explore.js"), data)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from posenc.analysis.arms import Arm
 from posenc.analysis.attention_heads import SCORES
@@ -209,7 +209,7 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.invert_xaxis()
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
+    axes.yaxis.set_major_formatter("{x:g}x")
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("loss, nats per token (decreasing to the right)")
     axes.set_ylabel(METRICS["speed_up_steps"].title)

@@ -1,7 +1,7 @@
 """Colour and dash pattern of each scheme, in all figures."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -49,7 +49,7 @@ _DASHES = {"solid": "", "dash": "7 3", "dot": "2 3", "dashdot": "8 3 2 3"}
 _OTHERS = [Look("#000000", dash) for dash in _DASHES]
 
 
-def looks(schemes: Sequence[str]) -> dict[str, Look]:
+def looks(schemes: Iterable[str]) -> dict[str, Look]:
     """The look of each scheme: fixed for those in LOOKS, assigned in order for others."""
     others = itertools.cycle(_OTHERS)
     return {scheme: LOOKS.get(scheme) or next(others) for scheme in sorted(set(schemes))}

@@ -21,5 +21,5 @@ def position_shares(rows: Sequence[ShareRow]) -> list[str]:
         "### Share of the position encoding",
         "The share of the first norm's input variance that is due to an additive position encoding, at the first and "
         "the last validation of a run, mean over seeds. `shares.csv` has that of each seed.",
-        markdown(Table("", head, cells)),
+        markdown(Table(head, cells)),
     ]

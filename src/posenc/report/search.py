@@ -33,7 +33,7 @@ def figure(search: Search, chosen: Set[Choice]) -> Figure:
     """
     longest = max(map(len, search.values()))
     search = {pos: trials for pos, trials in search.items() if len(trials) >= longest / 2}
-    look = looks(list(search))
+    look = looks(search)
     fig = Figure(figsize=(8, 4), layout="constrained")
     axes = fig.subplots()
     best = {pos: expected_best([trial.loss for trial in trials]) for pos, trials in search.items()}
@@ -71,4 +71,4 @@ def table(search: Search) -> str:
     for pos, trials in search.items():
         losses = [f"{trial.loss:.4f}, {formatting.seeds(trial.seeds)}" for trial in trials]
         rows.append((pos, str(len(trials)), formatting.hyperparameters(trials[0]), *[*losses, ""][:2]))
-    return markdown(Table("", ("arm", "trials", "best", "loss", "next best"), rows))
+    return markdown(Table(("arm", "trials", "best", "loss", "next best"), rows))

@@ -35,7 +35,7 @@ def spread(results: Sequence[Result]) -> list[str]:
         "SD of the final loss over seeds, pooled over the arms and budgets of a scheme, without runs on the bigram "
         "model's plateau, and the number of seeds for which the 95 % interval of a mean is expected to be ± 0.01 nats. "
         f"Schemes with fewer than {FEWEST} degrees of freedom count in the last row only:",
-        markdown(Table("", (*head, *without), rows)),
+        markdown(Table((*head, *without), rows)),
     ]
 
 

@@ -19,14 +19,14 @@ class Table:
     """Rows of text; a cell may have several lines. A row with an empty first cell belongs to the one above.
 
     Attributes:
-        title: shown on the terminal.
         caption: shown above the table on the web page.
+        title: shown above it on the terminal.
     """
 
-    title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    title: str = ""
 
 
 def markdown(table: Table) -> str:
@@ -51,10 +51,10 @@ def losses(panel: Panel) -> Table:
         for arm in panel.arms
     ]
     return Table(
-        f"{after.capitalize()}{', ' if panel.title else ''}{panel.title}",
         ("scheme", "seeds", "params", "validation loss", *_titles("bits_per_byte"), "tokens/s", "verdict"),
         rows,
         f"{f'{panel.title}: {after}' if panel.title else after.capitalize()}. Losses in {METRICS['val_loss'].unit}.",
+        f"{after.capitalize()}{', ' if panel.title else ''}{panel.title}",
     )
 
 
@@ -72,11 +72,11 @@ def thresholds(panel: Panel) -> Table:
             if panel.one_machine:
                 rows.append(["", *_titles("speed_up_seconds"), *(_or_dash(t.in_seconds) for t in arm.thresholds)])
     return Table(
-        f"Steps to {panel.baseline}'s loss after a fraction of the budget, and speed-up over {panel.baseline}",
         ("scheme", "", *(f"after {share(t.fraction)}\nloss {t.level:.3f}" for t in panel.thresholds)),
         rows,
         f"Steps to {panel.baseline}'s loss after a fraction of the budget, and the speed-up over {panel.baseline}. The "
         "speed-up in tokens is the same, since all batches have the same size.",
+        f"Steps to {panel.baseline}'s loss after a fraction of the budget, and speed-up over {panel.baseline}",
     )
 
 
@@ -94,7 +94,7 @@ def settings(comparison: Comparison) -> Table:
         ratios = {arm.scheme: times(arm.headline.in_steps) for arm in panel.rivals if arm.headline}
         rows.append([panel.title, *(ratios.get(scheme, "–") for scheme in schemes)])
     title = f"All settings: speed-up in steps over {comparison.baseline}, to the lowest loss that both reach"
-    return Table(title, ["setting", *schemes], rows)
+    return Table(["setting", *schemes], rows, title=title)
 
 
 def reproduction(found: Reproduction) -> Table:
@@ -106,12 +106,12 @@ def reproduction(found: Reproduction) -> Table:
     ]
     ours = [f"ours: {scheme}" for scheme in found.ours]
     return Table(
-        f"Comparison with the paper ({found.curves.source}): speed-up in steps",
         ("after", f"{found.baseline}'s loss", "paper", *ours),
         rows,
         f"Speed-up in steps over {found.baseline}, to {found.baseline}'s loss after a fraction of its budget, compared "
         f"with that of rotary over the other arm in {found.curves.source}, after the same fraction, digitised from the "
         f"figure. Differences: {found.curves.unlike}.",
+        f"Comparison with the paper ({found.curves.source}): speed-up in steps",
     )
 
 
@@ -124,12 +124,12 @@ def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -
         rows.append([row.scheme, formatting.of(row.evaluated, row.seeds), *shown])
     where = f"{', ' if panel.title else ''}{panel.title}"
     return Table(
-        f"Bits per byte in longer windows{where}, mean over seeds",
         ["scheme", "seeds", *(f"{multiple:g}x\n{length:,}" for multiple, length in found.lengths.items())],
         rows,
         f"Bits per byte{where}: the same validation text, cut into windows of each length. In longer windows most "
         "bytes also have more context, so for a scheme that works at any length bits per byte would decrease."
         + "".join(f" {gap}." for gap in sentences.gaps(found)),
+        f"Bits per byte in longer windows{where}, mean over seeds",
     )
 
 
@@ -148,7 +148,6 @@ def heads(panel: Panel) -> Table:
         for row in panel.heads.rows
     ]
     return Table(
-        "Attention heads",
         ("scheme", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
         rows,
         "Steps, and scores of the best head, mean over seeds."
@@ -165,7 +164,6 @@ def search(sweep: Sweep) -> Table:
         tried = [str(trial.get(key, "–")) for key in sweep.searched]
         rows.append([trial["pos"], *tried, loss, ("best" if trial["best"] else "") + edge])
     return Table(
-        "Hyperparameter search",
         ["scheme", *sweep.searched, "validation loss", ""],
         rows,
         "The trials of each scheme, with one seed. The best setting of each scheme was trained again with new seeds: "
@@ -179,13 +177,12 @@ def runs(sweep: Sweep) -> Table:
         (r.scheme, str(r.seed), str(r.last_step), f"{r.last_loss:.4f}", f"{r.curve['seconds'][-1]:.0f}", r.source)
         for r in sweep.runs
     ]
-    return Table("The runs", ("scheme", "seed", "steps", "validation loss", "seconds", "from"), rows)
+    return Table(("scheme", "seed", "steps", "validation loss", "seconds", "from"), rows)
 
 
 def published() -> Table:
     """Published results."""
     return Table(
-        "Published results",
         ("source", "trained", "against", "to reach", "speed-up in steps", "differences"),
         PUBLISHED,
         "Published speed-ups of rotary, and studies that found none. None of the figures is directly comparable with "
@@ -215,10 +212,10 @@ def facts(sweep: Sweep) -> Table:
         "Commit": each("commit"),
         "Date": each("date"),
     }
-    return Table("Setup", ("", ""), [(name, value) for name, value in known.items() if value])
+    return Table(("", ""), [(name, value) for name, value in known.items() if value])
 
 
 def metrics(listed: Iterable[Metric] = METRICS.values()) -> Table:
     """One row per metric: its definition and how it is measured."""
     rows = [(m.name, f"{m.label}: {m.definition}", m.measured) for m in listed]
-    return Table("Metrics", ("column", "definition", "how it is measured"), rows)
+    return Table(("column", "definition", "how it is measured"), rows)

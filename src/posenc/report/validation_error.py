@@ -41,5 +41,5 @@ def validation_error(
         "covers the validation text, not seeds. The last column has the same difference on the windows of the last "
         "validation in training, as in the other tables; these are fewer. The standard error is under a tenth of the "
         f"difference in {sum(one.precise for one in found)} of {len(found)} rows.",
-        markdown(Table("", head, cells)),
+        markdown(Table(head, cells)),
     ]

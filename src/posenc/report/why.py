@@ -132,7 +132,7 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
             against = f", against {group.origin}" if group.origin else ""
             rows.append([f"**{group.what}{against}**", *[""] * (len(heads) - 1)])
         rows += [[name, *_cells(group, found)] for name, found in group.effects.items()]
-    return markdown(Table("", heads, rows))
+    return markdown(Table(heads, rows))
 
 
 def heads(groups: Sequence[Group]) -> list[str]:
@@ -152,7 +152,7 @@ def heads(groups: Sequence[Group]) -> list[str]:
     return [
         "### Previous-token heads",
         f"The {metric.title} at the end, by layer: {metric.definition}; {metric.measured}.",
-        markdown(Table("", columns, rows)),
+        markdown(Table(columns, rows)),
     ]
 
 
@@ -175,7 +175,7 @@ def masked_at_evaluation(study: Study, found: Sequence[Ablation]) -> list[str]:
         "## Masked at evaluation",
         "The validation loss of trained models when attention at one offset is masked in every head and layer, nats "
         "per token: what a trained model relies on, not why it trained faster.",
-        markdown(Table("", columns, rows)),
+        markdown(Table(columns, rows)),
     ]
 
 
