@@ -125,7 +125,7 @@ class Slurm(SlurmLauncher):
         except (NameError, ValueError, RuntimeError) as error:  # an unknown key, an invalid value, no srun, a rejection
             raise UserError(f"hydra/launcher=slurm cannot submit: {first_line(error)}") from error
         shared_overrides = set.intersection(*map(set, job_overrides))
-        names = [",".join(o for o in given if o not in shared_overrides) or "the only job" for given in job_overrides]
+        names = [",".join(o for o in own if o not in shared_overrides) or "the only job" for own in job_overrides]
         configured = [self.hydra_context.config_loader.load_sweep_config(self.config, list(o)) for o in job_overrides]
         return [SubmittedJob(*one) for one in zip(jobs, names, configured, strict=True)]
 

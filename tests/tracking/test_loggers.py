@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -211,7 +212,7 @@ def test_tensorboard_s_files_have_every_step_of_a_resumed_run_once(tmp_path):
     ):  # rows 4 and 5 came after the last checkpoint; then only the end is lost
         (logger,) = loggers.tensorboard(directory, {})
         for step in range(first, last + 1):
-            logger.log_metrics({"step": step, "train_loss": step / 2}, step=step)
+            logger.log_metrics({"step": step, "train_loss": step / 2})
         if first > last:
             logger.finish("In the beginning", {"steps": last})
         logger.close(failed=False)
@@ -236,6 +237,7 @@ def test_a_run_has_its_own_id_and_name_but_for_an_agent_s(sweep, ours, tmp_path,
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("posenc.tracking.wandb_logger.start", lambda *given: [given[1]])
     directory = RunDirectory(tmp_path, "smoke", "rope", 3)
+    settings: Any
     (settings,) = loggers.weights_and_biases(directory, {"seed": 3})
     assert (settings["id"] == "agent0") == ours
     assert settings["id"] == directory.run_id()

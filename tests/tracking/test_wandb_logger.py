@@ -50,7 +50,7 @@ def session(directory: RunDirectory, first: int, last: int, failed: bool = False
         row = {"step": step, "tokens": 10 * step, "train_loss": 1 / step}
         file.append([row])
         for logger in running:
-            logger.log_metrics(row, step=step)
+            logger.log_metrics(row)
     for logger in running:
         if not failed:
             logger.finish("text", {"val_loss": 0.5})
@@ -152,7 +152,7 @@ def test_a_service_that_dies_takes_nothing_with_it_but_the_upload(directory, onl
         service.wait()
         MetricsFile(directory.path / "metrics.csv", COLUMNS, 0)
         for step in range(1, 5):
-            logger.log_metrics({"step": step}, step=step)
+            logger.log_metrics({"step": step})
         MetricsFile(directory.path / "metrics.csv", COLUMNS, 0).append([{"step": 1}])
         logger.finish("text", {})
         logger.close(failed=False)

@@ -15,12 +15,14 @@ ROW = {"step": 30, "train_loss": 2.5, "val_loss": 2.25, "tokens_per_s": 1000}
 
 
 def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_path, clock):
-    metrics: Any = SimpleNamespace(just_validated=lambda step: step != 3, check_finite=lambda *_: None, sync=print)
+    metrics: Any = SimpleNamespace(
+        just_validated=lambda step: step != 3, check_finite=lambda *_: None, sync=print, loggers=[]
+    )
     signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
     timer: Any = SimpleNamespace(within=nullcontext)
     saved: list[int] = []
     trainer: Any = SimpleNamespace(
-        is_global_zero=True, loggers=[], strategy=SimpleNamespace(broadcast=lambda one: one),
+        is_global_zero=True, strategy=SimpleNamespace(broadcast=lambda one: one),
         save_checkpoint=lambda *_, **__: saved.append(trainer.global_step),
     )  # fmt: skip
     checkpoint = Checkpoint(RunDirectory(tmp_path, "smoke", "rope", 0), 60, metrics, signals, timer)
@@ -31,12 +33,18 @@ def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_pat
 
 
 def test_the_best_checkpoint_is_written_before_the_regular_one(tmp_path):
-    metrics: Any = SimpleNamespace(just_validated=lambda _: True, lowest=lambda: True, check_finite=print, sync=print)
+    metrics: Any = SimpleNamespace(
+        just_validated=lambda _: True,
+        lowest=lambda: True,
+        check_finite=print,
+        sync=print,
+        loggers=[SimpleNamespace(wants_best=True)],
+    )
     signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
     timer: Any = SimpleNamespace(within=nullcontext)
     saved: list[Path] = []
     trainer: Any = SimpleNamespace(
-        is_global_zero=True, loggers=[SimpleNamespace(wants_best=True)], global_step=6,
+        is_global_zero=True, global_step=6,
         strategy=SimpleNamespace(broadcast=lambda one: one), save_checkpoint=lambda file, **_: saved.append(file),
     )  # fmt: skip
     directory = RunDirectory(tmp_path, "smoke", "rope", 0)

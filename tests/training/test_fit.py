@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch.loggers import Logger
 
 from posenc.errors import RunError
 from posenc.training.fit import TrainingRun
@@ -15,18 +14,15 @@ from tests.conftest import train_here
 SHORT = ("steps=2", "log_every=1", "eval_every=2", "attention_every=2", "eval_windows=2")
 
 
-class Noted(Logger):
+class Noted:
     """Notes how a run ends; `broken` fails at the end."""
 
-    name, version, wants_best = "noted", "0", False
+    wants_best = False
 
     def __init__(self, broken: bool = False) -> None:
-        super().__init__()
         self.broken, self.ends = broken, []  # type: ignore[var-annotated]
 
-    def log_hyperparams(self, *_: Any, **__: Any) -> None: ...
-
-    def log_metrics(self, *_: Any, **__: Any) -> None: ...
+    def log_metrics(self, row: dict[str, float]) -> None: ...
 
     def finish(self, _: str, summary: dict[str, Any]) -> None:
         if self.broken:
@@ -62,7 +58,7 @@ def test_the_speed_of_a_run_is_that_of_all_its_steps():
     run: Any = SimpleNamespace(
         metrics=SimpleNamespace(row=row, mfu_per_token=1e-4), directory=SimpleNamespace(scheme="rope"),
         settings=SimpleNamespace(seed=3), trainer=SimpleNamespace(global_step=6, world_size=1, precision="32-true"),
-        parameters=5, device=torch.device("cpu"), timer=Timer(), commit="abc",
+        parameters=5, device=torch.device("cpu"), timer=Timer(), commit="abc", module=SimpleNamespace(configuration={}),
     )  # fmt: skip
     summary = TrainingRun._summary(run)
     assert (summary["tokens_per_s"], summary["mfu"]) == (2000, pytest.approx(0.2))

@@ -51,6 +51,14 @@ def test_a_finished_run_says_that_it_did_not_begin_at_another_checkpoint(stable,
         assert (f"ignored          fork_from={stable}: it began from scratch" in printed) == told
 
 
+def test_a_fork_that_is_resumed_without_fork_from_still_says_where_it_began(stable, tmp_path, capsys):
+    forked = train_here(tmp_path, *COOLED, f"fork_from={stable}")
+    (forked / "summary.json").unlink()  # as if it had been killed just before the end
+    train_here(tmp_path, *COOLED)
+    train_here(tmp_path, *COOLED, "fork_from=elsewhere")
+    assert f"ignored          fork_from=elsewhere: it began from {stable}\n" in capsys.readouterr().out
+
+
 def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_path):
     stable = train_here(tmp_path / "stable", *STABLE, "attention_every=40")
     forked = train_here(tmp_path / "forked", *COOLED, "attention_every=30", f"fork_from={stable}")

@@ -29,7 +29,7 @@ DENSE_BITS = 20
 """n-grams of at most this many bits are counted in an array over all of them, of 8 MB: ten times faster."""
 
 
-def frequencies(train: Ids, vocab_size: int) -> NDArray[np.float64]:
+def token_frequencies(train: Ids, vocab_size: int) -> NDArray[np.float64]:
     """Token frequencies with add-one smoothing: (V,), sums to 1."""
     counts = np.ones(vocab_size)
     for start in range(0, len(train), CHUNK):
@@ -69,7 +69,7 @@ def ngram_losses(train: Ids, windows: Ids, orders: Iterable[int], vocab_size: in
         raise ValueError(
             f"orders={orders} must be at least 1, and at most {KEY_BITS // bits} with a vocabulary of {size}"
         )
-    probs = frequencies(train, size)[windows[:, 1:]]
+    probs = token_frequencies(train, size)[windows[:, 1:]]
     losses = {}
     for order in range(1, orders[-1] + 1):
         if 2 <= order <= windows.shape[1]:

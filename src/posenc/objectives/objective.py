@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc.bounds import Fraction
 from posenc.errors import UserError
 from posenc.model.cross_entropy import LARGE_VOCAB, summed_cross_entropy
-from posenc.objectives.ngram import Ids, bigram_loss, frequencies
+from posenc.objectives.ngram import Ids, bigram_loss, token_frequencies
 
 if TYPE_CHECKING:
     from posenc.data.tokenizers import Tokenizer
@@ -129,7 +129,7 @@ class Causal:
         """
         device = model.embedding.weight.device
         generator = torch.Generator().manual_seed(sampling.seed)
-        tokens = [int(token) for chunk in tokenizer.encode([prompt.encode()]) for token in chunk]
+        tokens = _ids(tokenizer, prompt)
         model.eval()
         for _ in range(sampling.tokens):
             last = model.hidden(torch.tensor([tokens[-context:]], device=device))[:, -1]
@@ -194,7 +194,7 @@ class Masked:
     def ngram_baseline(self, train: Ids, validation: tuple[Tensor, Tensor]) -> dict[str, float | None]:
         """Token frequencies for a masked token; for others, the posterior that they were left unchanged (Bayes)."""
         inputs, targets = (part[validation[1] != IGNORE_INDEX] for part in validation)
-        frequency = torch.from_numpy(frequencies(train, self.mask_token))
+        frequency = torch.from_numpy(token_frequencies(train, self.mask_token))
         kept = 1 - self.mask_replace_prob - self.random_replace_prob
         random = self.random_replace_prob / self.mask_token
         seen = inputs.clamp(max=self.mask_token - 1)
@@ -218,8 +218,7 @@ class Masked:
         """
         if "_" not in prompt:
             raise UserError(f"--prompt={prompt} must contain a _ for each token that the masked model is to predict")
-        pieces = [[int(token) for chunk in tokenizer.encode([part.encode()]) for token in chunk] if part else []
-                  for part in prompt.split("_")]  # fmt: skip
+        pieces = [_ids(tokenizer, part) for part in prompt.split("_")]
         tokens = [token for piece in pieces for token in (self.mask_token, *piece)][1:]
         model.eval()
         for first in range(0, len(tokens), context):
@@ -228,3 +227,7 @@ class Masked:
             filled = zip(inputs, logits.argmax(-1).tolist(), strict=True)
             tokens[first : first + context] = [new if old == self.mask_token else old for old, new in filled]
         return tokenizer.decode(tokens)
+
+
+def _ids(tokenizer: "Tokenizer", text: str) -> list[int]:
+    return [int(token) for chunk in tokenizer.encode([text.encode()]) for token in chunk]

@@ -158,6 +158,7 @@ class Summary(TypedDict, total=False):
     hardware: str
     precision: str
     commit: str | None
+    fork_from: str | None
     date: str
 
 

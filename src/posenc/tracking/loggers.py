@@ -1,14 +1,33 @@
 """The choices of `logger`."""
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from posenc.bounds import Positive
 from posenc.storage.run_directory import RunDirectory
 
-Loggers = list[Any]
-"""Lightning loggers; typed as Any, so that reading a configuration does not import Lightning."""
+
+class Logger(Protocol):
+    """What a run tells a logger, on rank 0.
+
+    Attributes:
+        wants_best: whether the checkpoint of the lowest validation loss is kept for it.
+    """
+
+    wants_best: bool
+
+    def log_metrics(self, row: Mapping[str, float]) -> None:
+        """A row of metrics.csv."""
+
+    def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
+        """The result of the finished run, before `close`."""
+
+    def close(self, failed: bool) -> None:
+        """The end of this session: finished, or stopped or failed."""
+
+
+Loggers = Sequence[Logger]
 
 
 def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001

@@ -4,41 +4,29 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lightning.pytorch.loggers import Logger
 from torch.utils.tensorboard import SummaryWriter
 
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import to_wandb
 
 
-class TensorBoard(Logger):
+class TensorBoard:
     """Logs one run. When it resumes, steps logged after the last checkpoint are purged."""
 
     wants_best = False
 
     def __init__(self, directory: RunDirectory) -> None:
-        super().__init__()
         self.directory = directory
         self._writer: SummaryWriter | None = None
 
-    @property
-    def name(self) -> str:
-        return self.directory.name
-
-    @property
-    def version(self) -> str:
-        return self.directory.path.name
-
-    def log_hyperparams(self, *_: Any, **__: Any) -> None:
-        """Not logged; they are in config.yaml."""
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(self, row: Mapping[str, float]) -> None:
         """Log a row of metrics.csv, under the same names as for W&B."""
-        for name, value in to_wandb(metrics).items():
+        step = int(row["step"])
+        for name, value in to_wandb(row).items():
             if name != "step":
                 self._from(step).add_scalar(name, value, step)
 
-    def _from(self, step: int | None) -> SummaryWriter:
+    def _from(self, step: int) -> SummaryWriter:
         """The writer, created by its first use, which purges what an earlier session has written from a step on."""
         if self._writer is None:
             self._writer = SummaryWriter(self.directory.path / "tensorboard", purge_step=step)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.loggers import Logger
-
 from posenc.config.secrets import redact
 from posenc.errors import first_line
 from posenc.storage.checkpoint_files import newest_first
@@ -33,7 +31,7 @@ NO_STEP = -1
 """The last step of a run without steps."""
 
 
-class WeightsAndBiases(Logger):
+class WeightsAndBiases:
     """Logs one run.
 
     After the first failure, which is printed in one line, W&B is not called any more. Its service has written
@@ -60,7 +58,6 @@ class WeightsAndBiases(Logger):
         upload: float,
         artifact: bool,
     ) -> None:
-        super().__init__()
         self.wandb, self.directory, self.upload, self.wants_best = wandb, directory, upload, artifact
         self.logged = NO_STEP if mode == "online" else _last_step(directory.path)
         self.warnings = listen(wandb)
@@ -75,21 +72,10 @@ class WeightsAndBiases(Logger):
         self.hint = ""
         self._healthy, self._caught_up = True, False
 
-    @property
-    def name(self) -> str:
-        return str(self.run.project)
-
-    @property
-    def version(self) -> str:
-        return str(self.run.id)
-
-    def log_hyperparams(self, *_: Any, **__: Any) -> None:
-        """Already passed to `wandb.init`."""
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:  # noqa: ARG002
+    def log_metrics(self, row: Mapping[str, float]) -> None:
         """Log a row; W&B's service uploads it asynchronously."""
         if self._caught_up:
-            self._log(metrics)
+            self._log(row)
         else:  # metrics.csv already has this row, after those of earlier sessions
             self._catch_up()
 

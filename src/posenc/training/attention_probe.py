@@ -11,13 +11,10 @@ from torch import Tensor
 
 from posenc.model import Transformer
 
-BUCKETS = ("0", "1", "2", "3-4", "5-8", "9-32", "33+")
-"""Distances from query back to key: columns of attention.csv."""
+BUCKETS = {"0": 0, "1": 1, "2": 2, "3-4": 3, "5-8": 5, "9-32": 9, "33+": 33}
+"""Distances from query back to key, columns of attention.csv, with the first of each."""
 
-FIRST = (0, 1, 2, 3, 5, 9, 33)
-"""The first distance of each bucket."""
-
-PROBE_COLUMNS = ("layer", "head", *BUCKETS, "induction")
+PROBE_COLUMNS = ("step", "layer", "head", *BUCKETS, "induction")
 
 SEQUENCES = 2
 """The number of text windows, and of repeated sequences: few, since they are measured often."""
@@ -68,8 +65,9 @@ def shares_by_distance(probs: Tensor) -> Tensor:
     rows = probs[:, :, length // 2 :].float().mean(0)
     positions = torch.arange(length, device=probs.device)
     distance = positions[length // 2 :, None] - positions
-    bucket = torch.bucketize(distance, torch.tensor(FIRST, device=probs.device), right=True)  # 0: later tokens
-    shares = rows.new_zeros(*rows.shape[:2], len(FIRST) + 1).scatter_add_(2, bucket.expand_as(rows), rows)
+    first = torch.tensor([*BUCKETS.values()], device=probs.device)
+    bucket = torch.bucketize(distance, first, right=True)  # 0: later tokens
+    shares = rows.new_zeros(*rows.shape[:2], len(BUCKETS) + 1).scatter_add_(2, bucket.expand_as(rows), rows)
     return shares[..., 1:].mean(1)
 
 

@@ -74,7 +74,9 @@ class Checkpoint(Callback):
 
     def _keep_best(self, trainer: Any, pl_module: Any) -> None:
         """Save the current step if its validation loss is the lowest so far; rank 0, which has the loggers, decides."""
-        if trainer.strategy.broadcast(any(logger.wants_best for logger in trainer.loggers) and self.metrics.lowest()):
+        if trainer.strategy.broadcast(
+            any(logger.wants_best for logger in self.metrics.loggers) and self.metrics.lowest()
+        ):
             self._write(trainer, pl_module, self.best, kept=1)
 
     def _write(self, trainer: Trainer, pl_module: Any, folder: Path, kept: int) -> None:

@@ -18,7 +18,6 @@ from posenc.objectives.objective import Sampling
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking.loggers import Loggers
 from posenc.training import environment
 from posenc.training.accelerator import Hardware
 from posenc.training.attention_probe import AttentionProbe
@@ -53,7 +52,6 @@ class TrainingRun:
         self.experiment, self.prepared, self.settings = experiment, prepared, settings
         self.directory, self.timer = directory, timer
         self.commit = environment.commit()  # before the training: the repository may move on meanwhile
-        self.loggers: Loggers = []
         self.fork = None
         if settings.fork_from and this_rank().is_zero and not checkpoint_files.newest_first(directory.checkpoints):
             self.fork = Fork.of(Path(settings.fork_from), experiment)
@@ -95,13 +93,13 @@ class TrainingRun:
                 self.fork.into(self.directory)
             try:
                 config = self.experiment.config
-                self.loggers = self.trainer.loggers = build(config, "logger", directory=self.directory, config=config)
+                self.metrics.loggers = build(config, "logger", directory=self.directory, config=config)
                 reset_peak_memory(self.device)
                 self._fit()
                 summary = {**self._summary(), **self._quality()}
                 self._finish(summary)
             except BaseException:
-                for logger in self.loggers:
+                for logger in self.metrics.loggers:
                     logger.close(failed=True)
                 raise
         return summary
@@ -124,6 +122,7 @@ class TrainingRun:
         return {
             "pos": self.directory.scheme,
             "seed": self.settings.seed,
+            "fork_from": self.module.configuration.get("fork_from"),
             "steps": self.trainer.global_step,
             "tokens": row["tokens"],
             "parameters": self.parameters,
@@ -157,7 +156,7 @@ class TrainingRun:
         atomic_write(self.directory.path / "sample.txt", sample + "\n")
         self.directory.finish(summary)  # before W&B, which may wait for the network
         try:
-            for logger in self.loggers:
+            for logger in self.metrics.loggers:
                 logger.finish(sample, summary)
                 logger.close(failed=False)
         except Exception as error:  # the result is on disk, so an error of a logger must not fail the run

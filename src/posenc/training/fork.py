@@ -77,7 +77,7 @@ def _set_learning_rate(checkpoint: dict[str, Any], experiment: Experiment, step:
 
 
 def _shared_updates(theirs: dict[str, Any], experiment: Experiment) -> int:
-    """The number of updates for which both runs have the same learning rate, and after which ours has another."""
+    """The number of updates with the same learning rate in both runs, at most all but our last."""
     check_settings(theirs, ("steps", "attention_every"))
     check_groups(theirs, ["schedule"])
     schedule, ours = build(theirs, "schedule"), experiment.config

@@ -14,6 +14,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.csv_files import MetricsFile, read_numbers, steps_in
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
+from posenc.tracking.loggers import Loggers
 from posenc.training.attention_probe import PROBE_COLUMNS, AttentionProbe
 from posenc.training.efficiency import flops_per_token, peak_flops
 from posenc.training.signals import Signals
@@ -24,7 +25,7 @@ Row = dict[str, Any]
 
 
 class MetricsWriter(Callback):
-    """Writes metrics.csv and passes its rows to every logger; after a validation also writes attention.csv.
+    """Writes metrics.csv and passes its rows to every logger; every `attention_every` steps also writes attention.csv.
 
     A row that is not yet written is saved in the checkpoint as pending, since a run may be stopped at any step.
 
@@ -32,6 +33,7 @@ class MetricsWriter(Callback):
         seconds: training time so far, without validation, checkpoints and interruptions.
         row: the last row, written or pending.
         mfu_per_token: model FLOPs utilisation at one token per second; None if the devices' peak is unknown.
+        loggers: of rank 0, set once the run directory is locked; none on other ranks.
 
     Args:
         signals: may postpone a validation until the run is resumed.
@@ -50,6 +52,7 @@ class MetricsWriter(Callback):
         self.directory, self.settings, self.probe = directory, settings, probe
         self.tokens_per_step = settings.batch_size * settings.context
         self.timer, self.signals, self.show = timer, signals, show
+        self.loggers: Loggers = []
         self.mfu_per_token: float | None = None
         self.seconds = 0.0
         self.row: Row = {}
@@ -96,7 +99,7 @@ class MetricsWriter(Callback):
         if trainer.is_global_zero:
             written = trainer.global_step - self._pending
             self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
-            self.probe_file = MetricsFile(self.directory.path / "attention.csv", ("step", *PROBE_COLUMNS), written)
+            self.probe_file = MetricsFile(self.directory.path / "attention.csv", PROBE_COLUMNS, written)
         self._losses = [loss.to(pl_module.device) for loss in self._losses]
         self.timer.enter(LOOP)
         if self._pending:
@@ -181,8 +184,8 @@ class MetricsWriter(Callback):
         if trainer.is_global_zero:
             with self.timer.within(LOGGING):
                 self.file.append([self.row])
-                for logger in trainer.loggers:
-                    logger.log_metrics(self.row, step=self.row["step"])
+                for logger in self.loggers:
+                    logger.log_metrics(self.row)
                 self.show(self.row)
 
     def _stopping(self) -> bool:

@@ -65,7 +65,7 @@ class LanguageModel(LightningModule):
     def validation_step(self, batch: tuple[Tensor, Tensor, float], _: int) -> Tensor:
         """A batch's contribution to the mean loss over all validation windows, in nats per predicted token.
 
-        Called by `MetricsWriter` instead of Lightning: see `posenc.training.trainer`.
+        Called by `validate` instead of Lightning: see `posenc.training.trainer`.
         """
         self.model.scheme.at_step(self.trainer.global_step)
         inputs, targets, share = batch
@@ -139,3 +139,4 @@ class LanguageModel(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         check_configuration(checkpoint, self.configuration)
+        self.configuration["fork_from"] = checkpoint["configuration"].get("fork_from")  # where this run began

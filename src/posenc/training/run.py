@@ -20,7 +20,6 @@ from posenc.distributed.launch import launch
 from posenc.errors import UserError, printable
 from posenc.storage.atomic import check_writable
 from posenc.storage.csv_files import MAX_ROWS
-from posenc.storage.reading import read_mapping
 from posenc.storage.resource_errors import resource_errors
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.signals import Signals
@@ -118,7 +117,7 @@ def _train(
 def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, Any]:
     """Print the result of a finished run, how to train it again, and whether it began elsewhere than at `fork_from`."""
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
-    if fork_from and fork_from != (began := read_mapping(directory.path / "config.yaml").get("fork_from")):
+    if fork_from and fork_from != (began := directory.summary().get("fork_from", fork_from)):
         print(f"  ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
     show(directory.summary(), directory)
     return directory.summary()

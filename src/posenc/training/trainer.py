@@ -31,7 +31,7 @@ from posenc.training.checkpoint_io import CheckpointIO
 
 OFF: dict[str, Any] = {
     # A signal must be able to postpone a validation until the run is resumed. Lightning repeats a validation at which
-    # it resumes or cuts it short (#19549, #20277, #20288), so `MetricsWriter` calls `validation_step`.
+    # it resumes or cuts it short (#19549, #20277, #20288), so `validate` calls `validation_step`.
     "limit_val_batches": 0,
     # `Checkpoint` puts a checksum into the file name; ModelCheckpoint needs the name in advance.
     "enable_checkpointing": False,

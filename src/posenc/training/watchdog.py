@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from posenc.distributed import this_rank
+from posenc.distributed.launch import AT_ONCE
 
 LIMIT = 1.5
 """Seconds after the grace period of a signal until the process exits without any cleanup."""
@@ -54,5 +55,5 @@ def exit_at_once(signum: int) -> None:
     """Exit without cleanup: partial files are recognised by their names and removed when the run is resumed."""
     if this_rank().is_zero:
         with suppress(OSError):
-            os.write(2, b"\nstopped at once; the same command resumes from the last checkpoint\n")
+            os.write(2, f"\n{AT_ONCE}\n".encode())
     os._exit(128 + signum)
