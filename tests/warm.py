@@ -136,6 +136,12 @@ def _preload(modules: Sequence[str]) -> None:
     import torch.distributed.tensor  # noqa: F401
     from hydra import compose, initialize_config_dir
 
+    from posenc.compat import import_torchmetrics
+
+    import_torchmetrics()
+    for module in ("lightning.pytorch", "pydantic", "scipy.stats", "matplotlib.figure", "jinja2", "rich.console"):
+        importlib.import_module(module)
+
     with initialize_config_dir(str(Path(__file__).parents[1] / "conf"), version_base="1.3"):
         compose("config", ["optim.lr=1e-3", "++name=a", "pos=none"], return_hydra_config=True)
     for module in modules:

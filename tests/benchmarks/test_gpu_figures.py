@@ -143,7 +143,8 @@ def test_a_part_without_its_text_says_so(tmp_path):
 
 
 def test_every_run_has_a_valid_configuration():
-    lines = {line for part in module("gpu_parts").PARTS for line in part.commands if line.startswith("train.py")}
+    every = [line for part in module("gpu_parts").PARTS for line in (*part.commands, *part.quick)]
+    lines = {line for line in every if line.startswith("train.py")}
     assert len(lines) > 8
     for line in lines:
         words = shlex.split(line.format(runs="runs", data="README.md"))[1:]
@@ -164,22 +165,18 @@ def test_the_parts_are_listed_and_an_unknown_one_is_refused():
     [
         "test_gpu",
         "train",
-        "sweep",
-        "comparison",
         "roofline",
         "rotary",
         "scaling",
         "precision_compiled",
         "compiled",
-        "claim_map_rates",
         "peers_litgpt",
         "peers_others",
     ],
 )
 def test_the_output_of_a_part_has_what_answers_its_aim(name, tmp_path):
     (part,) = (one for one in module("gpu_parts").PARTS if one.name == name)
-    output = quick(name, tmp_path)
-    assert part.came_out == module("gpu_parts").NO_LINE or module("gpu_page").came_out(part, output)
+    assert module("gpu_page").came_out(part, quick(name, tmp_path))
 
 
 def test_every_scheme_is_compared_with_the_sinusoid():

@@ -9,6 +9,7 @@ from posenc.model.attention import Softmax
 from posenc.model.linear_attention import Linear
 from posenc.training.accelerator import Hardware
 from tests.benchmarks.scripts import module
+from tests.conftest import train_here
 
 ERRORS = {
     "none": lambda attend, causal: attend(causal),
@@ -31,8 +32,8 @@ def test_attention_that_is_wrong_in_bf16_is_out_of_tolerance(error, op, case, mo
     assert failed == [case] * (error != "none")
 
 
-def test_a_finished_run_is_compared_at_its_own_weights(train, tmp_path):
-    assert train("experiment=smoke", "trainer=cpu", "objective=masked").returncode == 0
+def test_a_finished_run_is_compared_at_its_own_weights(tmp_path):
+    train_here(tmp_path / "runs", "objective=masked")
     cache = Path("data/cache")
     for hardware, exact in ((module("precision").EXACT, True), (Hardware("cpu", "bf16-mixed", compile=False), False)):
         ((run, loss, gradient),) = module("precision").compare_runs([tmp_path / "runs"], cache, hardware)

@@ -12,7 +12,7 @@ import torch
 from posenc.commands.profile import PHASES, STEPS, TOP, TRACED, Clock, main, training_step, write_trace
 from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
-from tests.conftest import ROOT, composed, only, python
+from tests.conftest import ROOT, composed, only, python, train_here
 
 
 def profile(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -88,11 +88,10 @@ def test_what_is_profiled_is_what_the_arguments_describe(profiled, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_steps_profiled_are_those_that_are_trained(train, tmp_path):
+def test_the_steps_profiled_are_those_that_are_trained(tmp_path):
     """A run's first losses, to the bit."""
     overrides = ("experiment=smoke", "trainer=cpu", "pos=learned", "log_every=1")
-    assert train("logger=csv", *overrides).returncode == 0
-    trained = read_csv(only(tmp_path / "runs" / "smoke" / "learned") / "metrics.csv")
+    trained = read_csv(train_here(tmp_path, *overrides) / "metrics.csv")
     config = composed(*overrides)
     step = training_step(config, "kjv", Hardware("cpu", "32-true"), Clock(torch.device("cpu")))
     assert [step().item() for _ in range(STEPS)] == [float(row["train_loss"]) for row in trained[:STEPS]]

@@ -13,7 +13,7 @@ from posenc.analysis.study import Study
 from posenc.commands.why import main
 from posenc.evaluation.ablation import OFFSETS
 from posenc.storage.csv_files import read_csv
-from tests.conftest import ROOT, only
+from tests.conftest import ROOT, train_here
 
 PLAN: dict[str, Any] = {
     "experiment": "why", "unit": 1200, "units": [1], "seeds": [0, 1, 2], "search_seeds": [], "levels": [3.0, 1.0],
@@ -111,10 +111,9 @@ def test_the_page_has_the_previous_token_score_of_each_layer(folder, tmp_path):
     assert page.count("layer 2") == 1
 
 
-def test_the_best_heads_of_a_finished_run_and_its_loss_with_masked_offsets_are_added_once(tmp_path, train):
-    short = ("eval_every=10", "log_every=10", "attention_every=20")
-    assert train("experiment=smoke", "trainer=cpu", "logger=csv", *short).returncode == 0
-    study, trained = tmp_path / "study", only(tmp_path / "runs" / "smoke" / "rope")
+def test_the_best_heads_of_a_finished_run_and_its_loss_with_masked_offsets_are_added_once(tmp_path):
+    trained = train_here(tmp_path / "runs", "eval_every=10", "log_every=10", "attention_every=20")
+    study = tmp_path / "study"
     study.mkdir()
     plan = {**PLAN, "experiment": "smoke", "unit": 20, "blocks": PLAN["blocks"][:1]}
     (study / "plan.yaml").write_text(yaml.safe_dump(plan))

@@ -71,7 +71,7 @@ class Answer:
 
 def warm_python() -> Warm:
     """One whose copies may read and write what a user may."""
-    return Warm(*as_a_user(), modules=("posenc.training.run", "posenc.analysis.sweep"))
+    return Warm(*as_a_user(), modules=("posenc.training.experiment", "posenc.training.run", "posenc.report.write"))
 
 
 def answer(wrong: Wrong, here: Path, warm: Warm | None = None) -> Answer:

@@ -16,6 +16,7 @@ from posenc.interventions import (
 )
 from posenc.model import Transformer
 from posenc.positions import T5, Alibi, Forgetting, NopeHybrid, PositionScheme, Rotary, Sinusoidal
+from tests.conftest import train_here
 
 HEADS, WIDTH, T = 2, 16, 12
 TOKENS = torch.randint(0, 50, (2, T), generator=torch.Generator().manual_seed(3))
@@ -206,13 +207,10 @@ def test_impossible_values_are_refused(make, sentence):
         make()
 
 
-def test_a_run_begins_and_ends_an_intervention_at_its_steps(train, tmp_path):
+def test_a_run_begins_and_ends_an_intervention_at_its_steps(tmp_path):
     def loss(name, *given):
-        short = ["experiment=smoke", "logger=csv", "trainer=cpu", "steps=10", "pos=none", f"name={name}"]
-        result = train(*short, "intervention=offset_bias", *given)
-        assert result.returncode == 0, result.stderr
-        (summary,) = (tmp_path / "runs" / name).glob("*/*/summary.json")
-        return json.loads(summary.read_text())["val_loss"]
+        run = train_here(tmp_path / name, "steps=10", "pos=none", "intervention=offset_bias", *given)
+        return json.loads((run / "summary.json").read_text())["val_loss"]
 
     always = loss("always")
     never, half = (loss(f"until-{step}", f"intervention.stop={step}") for step in (0, 5))

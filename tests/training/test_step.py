@@ -10,15 +10,13 @@ from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
 from posenc.training.experiment import Experiment
 from posenc.training.step import clip_gradients
-from tests.conftest import composed, only
+from tests.conftest import composed, train_here
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "wsd"])
-def test_the_step_without_lightning_gives_the_curve_of_a_run_to_the_bit(schedule, train, tmp_path):
+def test_the_step_without_lightning_gives_the_curve_of_a_run_to_the_bit(schedule, tmp_path):
     arguments = ("experiment=smoke", "logger=csv", "trainer=cpu", "log_every=1", f"schedule={schedule}")
-    result = train(*arguments)
-    assert result.returncode == 0, result.stderr
-    rows = read_csv(only(tmp_path / "runs" / "smoke" / "rope") / "metrics.csv")
+    rows = read_csv(train_here(tmp_path, *arguments) / "metrics.csv")
     config = composed(*arguments)
     experiment = Experiment.of(config)
     update = experiment.training_step(build(config, "trainer"), torch.device("cpu"))
