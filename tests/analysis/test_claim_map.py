@@ -17,7 +17,7 @@ from posenc.analysis.claim_map import (
 )
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import Result, read_results, table
-from posenc.analysis.spread import by_seeds, pooled_sd, seeds_needed
+from posenc.analysis.spread import losses_by_arm, pooled_sd, seeds_needed
 from posenc.errors import UserError
 
 UNIT = 1_228_800
@@ -231,7 +231,7 @@ def test_two_settings_of_one_budget_are_refused():
 
 
 def test_the_pooled_sd_is_that_of_the_seeds_within_each_arm():
-    sd, freedom = pooled_sd(by_seeds(backbone()))
+    sd, freedom = pooled_sd(losses_by_arm(backbone()))
     assert sd == pytest.approx(0.003)  # seeds 0, 1, 2 lie at 0, 0.003 and 0.006
     assert freedom == 2 * 5 * 2
 

@@ -3,7 +3,7 @@
 import pytest
 
 from posenc.analysis.results import CurveRow
-from posenc.report.claim_map_curves import START, arms, differences
+from posenc.report.claim_map_curves import START, arms, within_runs
 from tests.report.test_claim_map_figures import points_of
 
 TOKENS = (1000, 2000, 8000)
@@ -39,7 +39,7 @@ def test_a_trial_does_not_count_towards_which_arm_stands_for_its_scheme():
 
 def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is_left_out():
     other = [*run("sinusoidal", 1, 1.25), *run("sinusoidal", 100, 1.33, "search"), *run("sinusoidal", 7, 1.2)]
-    drawn = differences([*ROPE, *other])
+    drawn = within_runs([*ROPE, *other])
     assert drawn is not None
     _, *lines = drawn.axes[0].lines
     assert [line.get_label() for line in lines] == ["sinusoid at 0.003, 2 seeds", "_"]
@@ -51,31 +51,31 @@ def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is
 def test_rope_with_other_hyperparameters_is_drawn_too_if_it_has_several_seeds():
     higher = [*run("rope", 0, 1.34, lr=0.006), *run("rope", 1, 1.35, lr=0.006)]
     once = run("rope", 0, 1.31, lr=0.001)
-    drawn = differences([*ROPE, *higher, *once, *run("t5", 0, 1.3)])
+    drawn = within_runs([*ROPE, *higher, *once, *run("t5", 0, 1.3)])
     assert drawn is not None
     assert [line.get_label() for line in drawn.axes[0].lines[1:]] == [
         "T5 at 0.003, 1 seed",
         "RoPE at 0.006, 2 seeds",
         "_",
     ]
-    assert differences([*ROPE, *higher]) is None
+    assert within_runs([*ROPE, *higher]) is None
 
 
 def test_the_base_of_rope_is_named_if_several_are_drawn():
     arms = {base: [row for seed in (0, 1) for row in run("rope", seed, 1.3, base=base)] for base in ("1000", "100000")}
     sinusoid = run("sinusoidal", 0, 1.2, base="10000")
-    drawn = differences([*arms["1000"], *run("rope", 2, 1.3, base="1000"), *arms["100000"], *sinusoid])
+    drawn = within_runs([*arms["1000"], *run("rope", 2, 1.3, base="1000"), *arms["100000"], *sinusoid])
     assert drawn is not None
     (axes,) = drawn.axes
     names = [line.get_label() for line in axes.lines[1:]]
     assert names == ["sinusoid at 0.003, 1 seed", "RoPE at 0.003, base 100,000, 2 seeds", "_"]
     assert axes.get_title(loc="left").endswith("RoPE at 0.003, base 1,000")
-    alone = differences([*arms["1000"], *sinusoid])
+    alone = within_runs([*arms["1000"], *sinusoid])
     assert alone is not None
     assert "base" not in alone.axes[0].get_title(loc="left")
 
 
 def test_without_a_common_seed_nothing_is_drawn():
-    assert differences(ROPE) is None
-    assert differences(run("t5", 0, 1.3)) is None
-    assert differences([*ROPE, *run("t5", 7, 1.3)]) is None
+    assert within_runs(ROPE) is None
+    assert within_runs(run("t5", 0, 1.3)) is None
+    assert within_runs([*ROPE, *run("t5", 7, 1.3)]) is None

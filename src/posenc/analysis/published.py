@@ -10,7 +10,7 @@ from posenc.analysis.arms import Arm, Threshold, thresholds
 
 
 @dataclass(frozen=True)
-class Point:
+class PaperPoint:
     """A loss that two digitised curves both reach.
 
     Attributes:
@@ -26,7 +26,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curves:
+class PaperFigure:
     """Two training curves of a paper's figure, digitised.
 
     Attributes:
@@ -48,7 +48,7 @@ class Curves:
     scheme: str
     others: tuple[str, ...]
     budget: float
-    points: tuple[Point, ...]
+    points: tuple[PaperPoint, ...]
 
     def fractions(self) -> list[float]:
         """The points as fractions of the other arm's budget."""
@@ -56,7 +56,7 @@ class Curves:
 
 
 ROFORMER = (
-    Curves(
+    PaperFigure(
         "Su et al. 2021, figure 3, left",
         "masked language modelling, BERT-base, BookCorpus and Wikipedia",
         "BERT's encoding",
@@ -66,13 +66,13 @@ ROFORMER = (
         ("sinusoidal", "learned"),
         250,
         (
-            Point("loss 4.0", 12.0, 16.4, 1.36),
-            Point("loss 3.0", 22.7, 32.8, 1.45),
-            Point("loss 2.5", 45.6, 72.2, 1.58),
-            Point("its final loss", 114, 250, 2.2),
+            PaperPoint("loss 4.0", 12.0, 16.4, 1.36),
+            PaperPoint("loss 3.0", 22.7, 32.8, 1.45),
+            PaperPoint("loss 2.5", 45.6, 72.2, 1.58),
+            PaperPoint("its final loss", 114, 250, 2.2),
         ),
     ),
-    Curves(
+    PaperFigure(
         "Su et al. 2021, figure 3, right",
         "linear attention (Performer), 12 layers, characters of Enwik8",
         "not stated",
@@ -81,7 +81,7 @@ ROFORMER = (
         "rope",
         ("sinusoidal", "learned", "none"),
         96,
-        (Point("loss 1.5", 21.8, 33.5, 1.54), Point("its final loss", 43, 96, 2.2)),
+        (PaperPoint("loss 1.5", 21.8, 33.5, 1.54), PaperPoint("its final loss", 43, 96, 2.2)),
     ),
 )
 """The paper's two figures; in the second the other arm ends with the figure, at 96,000 steps."""
@@ -142,9 +142,9 @@ class Reproduction:
         ours: the thresholds of each scheme here after the same fractions of the baseline's budget.
     """
 
-    curves: Curves
+    curves: PaperFigure
     baseline: str
-    points: tuple[Point, ...]
+    points: tuple[PaperPoint, ...]
     ours: Mapping[str, Sequence[Threshold]]
 
 
@@ -164,7 +164,7 @@ def reproduction(arms: Sequence[Arm], baseline: str, budget: int) -> Reproductio
     return Reproduction(curves, baseline, tuple(known.values()), ours)
 
 
-def _repeats(arms: Sequence[Arm], baseline: str, curves: Curves) -> bool:
+def _repeats(arms: Sequence[Arm], baseline: str, curves: PaperFigure) -> bool:
     """Whether the runs have the choices and the arms of the figure."""
     runs = [run for arm in arms for run in arm.runs]
     chosen = all(run.setting.get(group) == choice for run in runs for group, choice in curves.choices.items())

@@ -10,7 +10,7 @@ from posenc.analysis.convergence import CONFIDENCE
 from posenc.analysis.results import Result, by_arm
 
 
-def by_seeds(results: Iterable[Result]) -> list[list[float]]:
+def losses_by_arm(results: Iterable[Result]) -> list[list[float]]:
     """The final losses of each arm, by rising variance over its seeds."""
     groups = [[result.val_loss for result in of_arm] for of_arm in by_arm(results)]
     return sorted(groups, key=lambda losses: float(np.var(losses)))

@@ -242,7 +242,7 @@ def _output(name: str, model: Any) -> Iterator[tuple[str, Tensor]]:
         yield f"{name}.weight", model.output.weight
 
 
-SOFTMAX: dict[str, tuple[Any, ...]] = {
+COMMON: dict[str, tuple[Any, ...]] = {
     "objective": ("causal",),
     "attention": ("softmax",),
     "intervention": ("none",),
@@ -253,7 +253,7 @@ ARCHITECTURES = (
     Architecture(
         "GPT-2",
         {
-            **SOFTMAX,
+            **COMMON,
             "pos": ("learned", "sinusoidal", "none"),
             "pos.tokens": (1.0,),
             **LAYER_NORM,
@@ -266,7 +266,7 @@ ARCHITECTURES = (
     Architecture(
         "Llama",
         {
-            **SOFTMAX,
+            **COMMON,
             "pos": ("rope",),
             "pos.fraction": (1.0,),
             "norm": ("rms",),
@@ -278,7 +278,7 @@ ARCHITECTURES = (
     ),
     Architecture(
         "GPT-NeoX",
-        {**SOFTMAX, "pos": ("rope",), "pos.layout": ("half",), **LAYER_NORM, "queries_per_key": (1,)},
+        {**COMMON, "pos": ("rope",), "pos.layout": ("half",), **LAYER_NORM, "queries_per_key": (1,)},
         _neox_config,
         _neox_weights,
     ),

@@ -22,7 +22,7 @@ from posenc.analysis.results import (
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import figures, formatting, search
-from posenc.report.claim_map_curves import differences
+from posenc.report.claim_map_curves import within_runs
 from posenc.report.claim_map_figures import advantages
 from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
@@ -106,7 +106,7 @@ def _in_other_settings(study: Study, found: CorpusMap) -> dict[str, dict[str, Se
 def _within(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     """Plot the longest runs of other schemes beside those of the two; returns the paragraphs."""
     longest = max((result.tokens for result in itertools.chain(*found.others.values())), default=0)
-    drawn = differences([row for row in study.rows("curves.csv", CurveRow, corpus) if row.tokens == longest])
+    drawn = within_runs([row for row in study.rows("curves.csv", CurveRow, corpus) if row.tokens == longest])
     if drawn is None:
         return []
     name = f"within-{corpus}.png"

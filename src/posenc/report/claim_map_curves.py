@@ -23,7 +23,7 @@ LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)), (0, (1,
 """The styles of arms that share a colour, in turn."""
 
 
-class Curves(NamedTuple):
+class ArmCurves(NamedTuple):
     """The validation losses of an arm, by seed and tokens; `trials` are the seeds that no verdict uses."""
 
     lr: float
@@ -42,21 +42,21 @@ class Curves(NamedTuple):
         return f"{titled(pos)} at {self.lr:g}{f', {formatting.base(self.base)}' if with_base else ''}"
 
 
-def arms(rows: Iterable[CurveRow]) -> dict[str, list[Curves]]:
+def arms(rows: Iterable[CurveRow]) -> dict[str, list[ArmCurves]]:
     """The arms of each scheme, trials included: first those with enough seeds for a verdict, the lowest first."""
     rows = [row for row in rows if row.setting in (BACKBONE, SEARCH)]
     trials = {row.seed for row in rows if row.setting == SEARCH}
-    found: dict[str, list[Curves]] = {}
+    found: dict[str, list[ArmCurves]] = {}
     for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows):
-        curves = Curves(of_arm[0].lr, of_arm[0].base, {}, trials)
+        curves = ArmCurves(of_arm[0].lr, of_arm[0].base, {}, trials)
         for row in of_arm:
             curves.by_seed.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
         found.setdefault(of_arm[0].pos, []).append(curves)
-    return {pos: sorted(of_scheme, key=Curves.rank, reverse=True) for pos, of_scheme in found.items()}
+    return {pos: sorted(of_scheme, key=ArmCurves.rank, reverse=True) for pos, of_scheme in found.items()}
 
 
 @matplotlib.rc_context(STYLE)
-def differences(rows: Sequence[CurveRow]) -> Figure | None:
+def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     """A line for each run of a scheme's first arm, and of RoPE's others with several seeds, minus RoPE's run.
 
     None if no other scheme has a seed of RoPE's first arm.

@@ -119,20 +119,20 @@ def lengths(comparison: Comparison) -> Figure:
         for one in found.rows:
             _draw(row[0], one.by_length, one.scheme, look[one.scheme], marker="o", markersize=3.5)
             _draw(row[1], one.by_position, one.scheme, look[one.scheme])
-        _by_length(row[0], panel, found)
-        _by_position(row[1], found)
+        _label_lengths(row[0], panel, found)
+        _label_positions(row[1], found)
     _legend(figure)
     return figure
 
 
-def _by_length(axes: Any, panel: Panel, found: Extrapolation) -> None:
+def _label_lengths(axes: Any, panel: Panel, found: Extrapolation) -> None:
     axes.set_title(_over_seeds(panel, "loss in longer windows"), loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel(f"window length, times the training length of {found.context:,} tokens")
     axes.set_ylabel(METRICS["bits_per_byte"].label)
     _doublings(axes, found.lengths, "{:g}")
 
 
-def _by_position(axes: Any, found: Extrapolation) -> None:
+def _label_positions(axes: Any, found: Extrapolation) -> None:
     axes.set_title("Loss by position, 95 % band", loc="left", fontsize=10, parse_math=False)
     axes.set_xlabel("position in the window, tokens")
     axes.set_ylabel(METRICS["val_loss"].label)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from posenc.analysis.claim_map import Point, finite, off_plateau
 from posenc.analysis.results import Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
-from posenc.analysis.spread import by_seeds, interval_of, pooled_sd, seeds_needed
+from posenc.analysis.spread import interval_of, losses_by_arm, pooled_sd, seeds_needed
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
 
@@ -22,12 +22,12 @@ def spread(results: Sequence[Result]) -> list[str]:
     runs = off_plateau(result for result in results if result.setting == BACKBONE or result.setting.startswith(SEARCH))
     rows = []
     for pos in sorted({run.pos for run in runs}):
-        groups = by_seeds(run for run in runs if run.pos == pos)
+        groups = losses_by_arm(run for run in runs if run.pos == pos)
         if pooled_sd(groups)[1] >= FEWEST:
             rows.append([pos, *_pooled(groups), *_pooled(groups[:-1])])
     if not rows:
         return []
-    every = by_seeds(runs)
+    every = losses_by_arm(runs)
     rows.append(["every scheme", *_pooled(every), *_pooled(every[:-1])])
     head = ("scheme", "SD, nats", "degrees of freedom", "seeds needed")
     without = ("SD without the arm and budget that vary most", "degrees of freedom", "seeds needed")
