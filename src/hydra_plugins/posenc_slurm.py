@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from posenc.config.compose import register_resolvers
 from posenc.distributed import adopt_srun
 from posenc.errors import Stopped, UserError, first_line
-from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
 from posenc.sweeps.callback import FAILURES_FILE, progress, record_failure, unfinished_run
 from posenc.sweeps.slurm import JobState

@@ -9,8 +9,8 @@ import pytest
 from posenc.analysis.comparison import compare
 from posenc.analysis.sweep import read_folder
 from posenc.errors import UserError
+from posenc.storage.failed_jobs import MAX_FAILED_JOBS
 from posenc.storage.lengths_file import TIMES, bucket_edges
-from posenc.storage.run_directory import MAX_FAILED_JOBS
 
 CONFIG = "choices: {pos: rope}\nseed: 0\nsteps: 20\n"
 METRICS = "step,tokens,seconds,val_loss\n10,100,1.0,4.0\n20,200,2.0,3.0\n"

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from posenc.storage.run_directory import HOLDER, failed_jobs
+from posenc.storage.failed_jobs import failed_jobs
+from posenc.storage.run_directory import HOLDER
 from tests.faults.outcome import Outcome
 from tests.faults.toy import Toy, same_curve
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from posenc.storage.run_directory import failed_jobs
+from posenc.storage.failed_jobs import failed_jobs
 from tests.faults.outcome import Outcome
 from tests.slurm.cluster import MISSING, ON_SLURM, Cluster, Held, jobs_of
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from posenc.storage.checkpoint_files import newest_first, step
-from posenc.storage.run_directory import failed_jobs
+from posenc.storage.failed_jobs import failed_jobs
 from tests.conftest import only
 from tests.slurm.cluster import MISSING, ON_SLURM, Cluster, jobs_of
 

@@ -6,8 +6,9 @@ from omegaconf import OmegaConf
 
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_numbers
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.storage.reading import MAX_BYTES, leaves, read_mapping, read_text
-from posenc.storage.run_directory import FAILED_JOBS, RunDirectory, failed_jobs, find_run
+from posenc.storage.run_directory import RunDirectory, find_run
 
 
 @pytest.mark.parametrize(

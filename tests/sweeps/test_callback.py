@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps.callback import Comparison, _runs, failures_recorded, record_failure, unfinished_run
 from tests.conftest import composed
 

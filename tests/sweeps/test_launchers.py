@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.errors import UserError
-from posenc.storage.run_directory import FAILED_JOBS, failed_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
 from posenc.sweeps.slurm import UNKNOWN, JobState, job_states, signal_name
 from tests.conftest import composed

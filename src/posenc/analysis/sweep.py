@@ -12,9 +12,9 @@ from typing_extensions import TypedDict  # required by pydantic before Python 3.
 
 from posenc.analysis.runs import Run, at_any_depth, canonical, read_runs, sort_out
 from posenc.errors import UserError
+from posenc.storage.failed_jobs import failed_jobs
 from posenc.storage.lengths_file import read
 from posenc.storage.reading import check_types, leaves, read_json, read_mapping
-from posenc.storage.run_directory import failed_jobs
 
 _T = TypeVar("_T")
 

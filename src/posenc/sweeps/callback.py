@@ -27,7 +27,8 @@ from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, Stopped, UserError
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import PARTIAL
-from posenc.storage.run_directory import FAILED_JOBS, HOLDER, find_run, unfinished_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, unfinished_jobs
+from posenc.storage.run_directory import HOLDER, find_run
 
 FAILURES_FILE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""
