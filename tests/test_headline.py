@@ -87,12 +87,16 @@ def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     )
     assert before.advantage.interval is not None
     low, high = before.advantage.interval
-    assert f"With the settings of 4.9M tokens it is {before.advantage.value:.2f} ({low:.2f} to {high:.2f})." in README
+    bounds = f"({low:.2f} to {high:.2f})."
+    assert f"With the settings of 4.9M tokens it is {before.advantage.value:.2f} {bounds}" in RESULTS
+    tuned = "docs/results.md#is-either-arm-badly-tuned"
+    assert f"the ratio at 39.3M [is {before.advantage.value:.2f}]({tuned}) {bounds}" in README
     lower = [
         mean(old.values()) - mean(new.values()) for old, new in ((before.losses, now.losses), (before.own, now.own))
     ]
-    assert f"the sinusoid ends [{lower[0]:.3f} nats lower](docs/results.md#is-either-arm-badly-tuned)" in README
-    assert f"and RoPE {lower[1]:.3f}." in README
+    assert (
+        f"the sinusoid ends [{lower[0]:.3f} nats lower](#is-either-arm-badly-tuned) and RoPE {lower[1]:.3f}." in RESULTS
+    )
     assert (
         f"the sinusoid ends {lower[0]:.3f} below its former setting, RoPE {lower[1]:.3f}, and the ratio is" in RESULTS
     )
@@ -117,7 +121,9 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
         fewer, at = ("", "at") if stated else (" times fewer tokens", "at a budget of")
         low, high = on_test.advantage.interval
         stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) {at} {tokens}")
-    assert " and ".join(stated[:2]) in README  # with 39.3M the settings are no longer those of the arms
+    assert " and ".join(stated[:2]) in README
+    assert " and ".join(stated[:2]) in RESULTS
+    assert f"settings of 4.9M ({on_test.advantage.value:.2f}, {low:.2f} to {high:.2f}): the 1.34 of the arms" in RESULTS
 
 
 def test_n_over_the_six_seeds_of_both_replications_is_stated():
@@ -138,7 +144,8 @@ def test_the_ratio_on_the_king_james_bible_is_in_readme():
         for point, fewer in zip(points(STUDY.corpora[1])[2:], (" times fewer tokens", ""), strict=True)
         if point.advantage.interval
     )
-    assert f"RoPE needs {first} at 4.9M and {second} at 9.8M" in README
+    assert f"RoPE needs {first} at 4.9M and {second} at 9.8M" in RESULTS
+    assert f"on the King James Bible {first.replace(' times fewer tokens', '')} at 4.9M" in README
 
 
 def test_the_slope_of_the_ratio_and_how_well_a_line_fits_are_stated():
@@ -176,8 +183,11 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     learned = advantage(found(CORPUS)[0], "rope", "learned")
     assert [point.tokens for point in learned] == [4_915_200, 19_660_800, 39_321_600, LONGEST]
     *shorter, longest = (point.advantage for point in learned)
-    least, *_, most = sorted(ratio.value for ratio in shorter)
-    assert f"RoPE needs {least:.2f} to {most:.2f} times fewer tokens at 4.9M, 19.7M and 39.3M" in README
+    least, *_, most = sorted(shorter, key=lambda ratio: ratio.value)
+    assert f"RoPE needs {least.value:.2f} to {most.value:.2f} times fewer tokens at 4.9M, 19.7M and 39.3M" in RESULTS
+    assert least == shorter[1]
+    assert least.interval is not None
+    assert "it is {:.2f} ({:.2f} to {:.2f}) at 19.7M.".format(least.value, *least.interval) in README
     assert all(formatting.interval(ratio, 2) in RESULTS for ratio in shorter)
     assert longest.interval is not None
     assert "With 78.6M the interval of the ratio is {:.2f} to {:.2f}".format(*longest.interval) in RESULTS
@@ -213,8 +223,9 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")
     (low,), (high,) = of_19_7m[smallest], of_19_7m[largest]
     (unchanged,) = (point.by_seed[0] for point in points(CORPUS) if point.tokens == 19_660_800)
-    stated = f"{low:.2f} (windows of 64) to {high:.2f} (masked language modelling; one seed each"
-    assert f"the ratio at 19.7M tokens ranges from {stated}, not tuned again)." in README
+    stated = f"{low:.2f} (windows of 64) to {high:.2f} (masked language modelling; one seed each)"
+    of_bpe = "{:.2f} ({:.2f} to {:.2f}; three seeds)".format(average.value, *average.interval)
+    assert f"the ratio at 19.7M tokens ranges from {stated}, and is {of_bpe} with BPE tokens." in RESULTS
     assert f"and RoPE needs {unchanged:.2f} times fewer tokens. With masked" in RESULTS
 
 
@@ -260,11 +271,9 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
         copied = f"{of['sinusoidal', point.tokens, 0]:.2f} | {of['rope', point.tokens, 0]:.2f}"
         assert f"| {point.tokens / 1e6:.1f}M | {losses} | {copied} |" in RESULTS
     first, second = (f"{point.advantage.value:.2f}" for point in both)
-    fewer = (
-        f"[{first} times fewer tokens](docs/results.md#a-larger-model) than the sinusoid at 52M and {second} at 105M"
-    )
-    assert f"{fewer} (one seed)" in README
-    assert "There RoPE copies too." in README
+    fewer = f"[{first} times fewer tokens](#a-larger-model) than the sinusoid at 52M and {second} at 105M"
+    assert f"{fewer} (one seed). There RoPE copies too." in RESULTS
+    assert f"[{first} at 52M tokens and {second} at 105M](docs/results.md#a-larger-model) (one seed)" in README
     assert max(of["rope", point.tokens, 0] for point in both) < -0.2
     assert all(point.gap is not None and point.gap > 0 for point in both)
     assert "the sinusoid more, and RoPE ends lower." in RESULTS
@@ -282,6 +291,7 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
         assert {(run.lr, run.scale, run.base) for run in backbone if run.pos == pos} == {
             (best.lr, best.scale, best.base)
         }
+    assert f"(by {lower[0]} nats for RoPE, {lower[1]} for the sinusoid); they have not been run longer." in RESULTS
     assert f"So each arm has a better setting, by {lower[0]} and {lower[1]}, whose" in RESULTS
 
 

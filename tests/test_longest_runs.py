@@ -129,20 +129,19 @@ def test_the_lead_over_rope_at_the_setting_of_its_best_trial_is_stated(name, see
     assert f"| {name}, RoPE at 0.006 | 1,000,000 | {by_seed} | not measured |" in COPYING
 
 
-def test_the_leads_are_in_readme_and_beside_the_published_claims():
+def test_the_leads_are_in_the_results_and_beside_the_published_claims():
     first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
     former, of_rope = leads(SEEDS, 2 * LONGEST, FORMER), [-lead for lead in longer]
-    assert (
-        f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})" in README
-    )
+    lead = f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})"
+    assert lead in RESULTS
     replication = (
-        "in a [replication](docs/copying.md#the-order-of-the-arms) with three new seeds, where RoPE has base 1,000, by"
+        "in a [replication](copying.md#the-order-of-the-arms) with three new seeds, where RoPE has base 1,000, by"
     )
     corrected = f"p = {TESTS * p_of(again):.2f} after correction"
-    assert f"{replication} {mean(again):.3f} ({interval(again)}; {corrected})" in README
-    assert f"After 157M RoPE leads by {mean(of_rope):.3f} ({interval(of_rope)})" in README
+    assert f"{replication} {mean(again):.3f} ({interval(again)}; {corrected})" in RESULTS
+    assert f"After 157M RoPE leads by {mean(of_rope):.3f} ({interval(of_rope)})" in RESULTS
     over_former = f"{mean(former):.3f} ({interval(former)}; p = {TESTS * p_of(former):.2f} after correction)"
-    assert f"over its former arm there, 0.0015 with base 10,000, the sinusoid leads by {over_former}." in README
+    assert f"until this one ended lower, 0.0015 with base 10,000, the sinusoid leads by {over_former}." in RESULTS
     nearer = [before - after for before, after in zip(first, longer, strict=True)]
     assert f"From 78.6M to 157M tokens RoPE gains {mean(nearer):.3f} nats on it ({interval(nearer)})" in RESULTS
     of_six = [*leads(SEEDS, setting="base 1,000"), *again]
@@ -251,13 +250,15 @@ def test_rope_where_it_copies_most_ends_below_the_sinusoid_of_that_seed():
 def test_every_sinusoidal_run_copies_and_the_learned_tables_that_copy_end_above_rope():
     gains = {row.key: row.first - row.second for row in COPIED if row.setting in (BACKBONE, SEARCH)}
     runs = [run for run in STUDY.on(CORPUS) if run.key in gains and run.tokens >= LONGEST]
-    assert min(gains[run.key] for run in runs if run.pos == "sinusoidal") > 0.2
-    assert "Every sinusoidal run of these lengths that was measured copies" in README
+    sinusoids = [gains[run.key] for run in runs if run.pos == "sinusoidal"]
+    assert min(sinusoids) > 0.2
+    assert "Every sinusoidal run measured there copies" in README
+    assert f"All {len(sinusoids)} sinusoidal runs of these lengths that were measured copy" in RESULTS
     rope = {run.seed: run.val_loss for run in found(CORPUS)[0] if (run.pos, run.tokens) == ("rope", LONGEST)}
     copying = [run for run in runs if run.pos == "learned" and gains[run.key] > 0.2]
     assert len(copying) == 2
     assert all(run.val_loss > rope[run.seed] for run in copying)
-    assert "two runs with learned position embeddings copy and still end above RoPE." in README
+    assert "Two runs with learned position embeddings copy and still end above RoPE." in RESULTS
 
 
 def test_what_is_copied_with_bpe_tokens_is_stated():

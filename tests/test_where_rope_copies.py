@@ -6,7 +6,19 @@ from operator import attrgetter
 from posenc.analysis.results import CopyingRow, RemovedHeadRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.storage.csv_files import read_rows
-from tests.claim_map_pages import COPIED, COPYING, CORPUS, FOLDER, LONGEST, README, STUDY, cells, copied, listed
+from tests.claim_map_pages import (
+    COPIED,
+    COPYING,
+    CORPUS,
+    FOLDER,
+    LONGEST,
+    README,
+    RESULTS,
+    STUDY,
+    cells,
+    copied,
+    listed,
+)
 
 SEEDS = (0, 1, 2)
 COPIES = -0.2
@@ -44,8 +56,9 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     of_fresh = f"{spelled[sum(row in copying for row in fresh)]} of {spelled[len(fresh)]} with other seeds;"
     assert f"There {len(copying)} of {len(large)} runs copy, five of nine with seed 100 and" in COPYING
     assert f"{of_fresh} with a smaller base none of {len(rows) - len(large)} (" in COPYING
-    assert f"and {len(copying)} of RoPE's {len(rows)}." in README
-    assert f"or more, ends below the sinusoid with the same seed, by {stated} nats." in README
+    assert f"RoPE copies in {len(copying)} of {len(rows)}, and each of these ends below the sinusoid." in README
+    assert f"and {len(copying)} of the {len(rows)} of RoPE with all channels rotated in all layers." in RESULTS
+    assert f"or more, ends below the sinusoid with the same seed, by {stated} nats." in RESULTS
 
 
 def is_of(run: Result, pair: tuple[str, int, int]) -> bool:
