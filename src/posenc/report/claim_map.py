@@ -22,10 +22,11 @@ from posenc.analysis.results import (
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import figures, formatting, search
+from posenc.report.claim_map_copying import over_copying
 from posenc.report.claim_map_curves import within_runs
 from posenc.report.claim_map_figures import advantages
 from posenc.report.claim_map_levels import levels
-from posenc.report.claim_map_losses import losses
+from posenc.report.claim_map_losses import from_reversal, losses
 from posenc.report.claim_map_reversals import reversed_order
 from posenc.report.claim_map_tables import on_test_split, one_factor, schemes, table
 from posenc.report.copying import copying, distances, removed_heads
@@ -47,6 +48,11 @@ with the most seeds are drawn, of several those with the lowest final loss; of R
 Learning rates differ, so a part of a difference within the runs is one of schedules."""
 
 
+OVER_COPYING = """\
+Each dot is a run from the first budget at which the baseline ends lower: its final loss minus the lowest of the
+baseline's with the same seed and budget, over what a second occurrence lowers its loss by."""
+
+
 def write(study: Study) -> Path:
     """Plot the claim map of every corpus in runs.csv, and write README.md; returns its path."""
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
@@ -58,7 +64,7 @@ def write(study: Study) -> Path:
         on_test = held_out(found.backbone, found.alternatives, study.rows("test.csv", BlockRow, corpus))
         text += on_test_split(on_test, found.unit)
         text += validation_error(found.backbone, found.alternatives, study.rows("blocks.csv", BlockRow, corpus))
-        text += copying(study.rows("copying.csv", CopyingRow, corpus))
+        text += _copied(study, corpus, found)
         text += distances(study.rows("distances.csv", DistanceRow, corpus))
         text += removed_heads(study.rows("removed_heads.csv", RemovedHeadRow, corpus))
         text += _within(study, corpus, found)
@@ -101,6 +107,17 @@ def _in_other_settings(study: Study, found: CorpusMap) -> dict[str, dict[str, Se
         "Other hyperparameters or seeds of an arm": dict(sorted(found.instead.items())),
         "One difference": factors,
     }
+
+
+def _copied(study: Study, corpus: str, found: CorpusMap) -> list[str]:
+    """Plot how the longest runs end over what they copy; returns the paragraphs on copying."""
+    rows = study.rows("copying.csv", CopyingRow, corpus)
+    drawn = over_copying(found.results, rows, from_reversal(found.points))
+    if drawn is None:
+        return copying(rows)
+    name = f"copying-{corpus}.png"
+    figures.save(drawn, study.folder / name)
+    return [*copying(rows), OVER_COPYING, f"![Final loss over what is copied]({name})"]
 
 
 def _within(study: Study, corpus: str, found: CorpusMap) -> list[str]:
