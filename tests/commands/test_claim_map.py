@@ -53,6 +53,19 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def measured(folder, tmp_path_factory):
+    """The study with all that is measured on its models; the same command again changes nothing."""
+    kept = shutil.copytree(folder / "kept", tmp_path_factory.mktemp("measured") / "kept")
+    again = ["-m", "posenc.claim_map", "runs/smoke", "--results", kept]
+    found = []
+    for _ in range(2):
+        command(folder, *again, "--copying", "--heads", "--paired", "--test")
+        found.append({file.name: file.read_bytes() for file in kept.iterdir()})
+    assert found[0] == found[1]
+    return kept
+
+
 def test_every_run_of_the_plan_is_a_row_with_its_curve(folder):
     rows = (folder / "kept" / "runs.csv").read_text().splitlines()
     assert len(rows) == 1 + 2
@@ -90,12 +103,6 @@ def test_only_folders_that_do_not_exist_are_refused(folder, tmp_path, capsys):
     assert capsys.readouterr().err == f"posenc claim_map: {tmp_path / 'runs'}: no such folder\n"
 
 
-def test_taking_runs_in_again_changes_nothing(folder):
-    before = {file.name: file.read_bytes() for file in (folder / "kept").iterdir()}
-    command(folder, "-m", "posenc.claim_map", "runs/smoke", "--results", "kept")
-    assert {file.name: file.read_bytes() for file in (folder / "kept").iterdir()} == before
-
-
 def test_n_gram_models_are_measured_on_the_validation_windows_of_the_runs(folder, tmp_path):
     kept, text = shutil.copytree(folder / "kept", tmp_path / "kept"), [f"data.path={folder}/text.txt", *SHORT]
     main(["--results", str(kept), "--ngrams", *text, "--todo", *text])  # --todo: no figure
@@ -105,13 +112,10 @@ def test_n_gram_models_are_measured_on_the_validation_windows_of_the_runs(folder
     assert losses[2] == pytest.approx(bigram, abs=1e-5)
 
 
-def test_what_a_run_copies_is_added_once(folder, tmp_path):
-    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
-    for _ in range(2):
-        command(folder, "-m", "posenc.claim_map", "runs/smoke", "--results", kept, "--copying")
-    rows = read_csv(kept / "copying.csv")
+def test_what_a_run_copies_is_added_once(measured):
+    rows = read_csv(measured / "copying.csv")
     assert sorted(row["pos"] for row in rows) == ["rope", "sinusoidal"]
-    page = (kept / "README.md").read_text()
+    page = (measured / "README.md").read_text()
     assert page.count("### Copying from the context") == 1
     arms = {"rope": "lr 0.003, base 10000", "sinusoidal": "lr 0.003, scale 0.1, base 10000"}
     for row in rows:
@@ -122,7 +126,7 @@ def test_what_a_run_copies_is_added_once(folder, tmp_path):
         assert f"{arm} {cells} |" in page
         apart = {
             int(of["distance"]): float(of["val_loss"])
-            for of in read_csv(kept / "distances.csv")
+            for of in read_csv(measured / "distances.csv")
             if of["pos"] == row["pos"]
         }
         assert list(apart) == [0, 8, 16, 32, 56]
@@ -158,17 +162,15 @@ def test_a_measure_that_could_not_be_read_again_is_left_out_with_a_notice(
     assert not (study.folder / name).exists()
 
 
-def test_what_a_run_copies_without_the_head_that_matters_most_is_on_the_page(folder, tmp_path):
-    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
-    command(folder, "-m", "posenc.claim_map", "runs/smoke/rope", "--results", kept, "--heads")
-    whole, *heads = read_csv(kept / "removed_heads.csv")
+def test_what_a_run_copies_without_the_head_that_matters_most_is_on_the_page(measured):
+    whole, *heads = (row for row in read_csv(measured / "removed_heads.csv") if row["pos"] == "rope")
     assert whole["layer"] == whole["head"] == "0"
     assert [row["layer"] + row["head"] for row in heads] == ["11", "12", "21", "22"]
     most, following, *_ = sorted(heads, key=lambda row: float(row["first"]) - float(row["second"]))
     gains = [f"{float(row['second']) - float(row['first']):+.2f}" for row in (whole, most, following)]
     losses = [f"{float(row[column]):.3f}" for column in ("new", "seen") for row in (whole, most)]
     cells = " | ".join([*gains, f"{most['layer']}.{most['head']}", *losses])
-    assert (kept / "README.md").read_text().count(f"| rope | lr 0.003, base 10000 | 2,560 | 0 | {cells} |") == 1
+    assert (measured / "README.md").read_text().count(f"| rope | lr 0.003, base 10000 | 2,560 | 0 | {cells} |") == 1
 
 
 def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_is_gone(folder, tmp_path):
@@ -182,17 +184,13 @@ def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_
     assert page.count(f"| sinusoidal | 0.1 | 10000 | 0.003 | 2,560 | 0 | {share} | {share} |") == 1
 
 
-def test_what_a_run_loses_on_each_block_is_added_once_and_compared_with_rope(folder, tmp_path):
-    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
-    for _ in range(2):
-        command(folder, "-m", "posenc.claim_map", "runs/smoke", "--results", kept, "--paired", "--test")
-    losses, on_test = (
-        {row["pos"]: json.loads(row["losses"]) for row in read_csv(kept / name)} for name in ("blocks.csv", "test.csv")
-    )
-    assert len(losses) == len(read_csv(kept / "blocks.csv")) == len(read_csv(kept / "test.csv")) == 2
-    for row in read_csv(kept / "runs.csv"):
+def test_what_a_run_loses_on_each_block_is_added_once_and_compared_with_rope(measured):
+    rows = [read_csv(measured / name) for name in ("blocks.csv", "test.csv")]
+    losses, on_test = ({row["pos"]: json.loads(row["losses"]) for row in of_split} for of_split in rows)
+    assert len(losses) == len(rows[0]) == len(rows[1]) == 2
+    for row in read_csv(measured / "runs.csv"):
         assert fmean(losses[row["pos"]]) == pytest.approx(float(row["val_loss"]), abs=0.05)
-    page = (kept / "README.md").read_text()
+    page = (measured / "README.md").read_text()
     difference = fmean(losses["sinusoidal"]) - fmean(losses["rope"])
     (row,) = re.findall(r"base 10000 \| lr 0.003, base 10000 \| 2,560 \| 0 \| (\S+)", page)
     assert float(row) == pytest.approx(difference, abs=1e-4)
