@@ -48,7 +48,12 @@ FLOORS = (
     {"sweeps"},
     {"commands"},
 )
-"""The packages of src/posenc from the ground up, as docs/architecture.md draws them."""
+"""The packages of src/posenc from the ground up."""
+
+
+def test_the_packages_are_listed_from_the_top_down():
+    (listed,) = re.findall(r"```\n(.+?)```", read("docs/architecture.md"), re.DOTALL)
+    assert [set(re.split(", ", line.split("  ")[0])) for line in listed.splitlines()] == [*reversed(FLOORS)]
 
 
 def test_a_package_imports_only_those_below_it():
