@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from posenc.analysis.convergence import CONFIDENCE, SEEDS_FOR_A_VERDICT, Estimate, reached, speed_up
+from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, half_width, reached, speed_up
 from posenc.analysis.results import Result
 from posenc.errors import UserError
 
@@ -180,7 +180,7 @@ def trend(points: Sequence[Point]) -> Trend | None:
     if freedom < 1:
         return None
     error = math.sqrt(squares / freedom * np.linalg.inv(line.T @ line)[-1, -1])
-    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * error
+    margin = half_width(error, freedom)
     count = intercepts.shape[1]
     slope = Estimate(float(b), count, (float(b - margin), float(b + margin)) if count >= SEEDS_FOR_A_VERDICT else None)
     lack = (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy import stats
 
-from posenc.analysis.convergence import CONFIDENCE
+from posenc.analysis.convergence import CONFIDENCE, half_width
 from posenc.analysis.results import Result, by_arm
 
 
@@ -25,14 +25,14 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 def interval_of(value: float, sd: float, freedom: int, seeds: int) -> tuple[float, float]:
     """The 95 % interval of a mean over seeds, from an SD with so many degrees of freedom."""
-    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * sd / math.sqrt(seeds)
-    return float(value - margin), float(value + margin)
+    margin = half_width(sd / math.sqrt(seeds), freedom)
+    return value - margin, value + margin
 
 
 def seeds_needed(sd: float, margin: float) -> int:
     """The number of seeds for which the 95 % interval of a mean is at most +- margin, for values with this SD."""
     # The normal quantile is below Student's, so that this is a lower bound, and close to the number where it is large.
     seeds = max(2, math.ceil((stats.norm.ppf(0.5 + CONFIDENCE / 2) * sd / margin) ** 2))
-    while stats.t.ppf(0.5 + CONFIDENCE / 2, seeds - 1) * sd / math.sqrt(seeds) > margin:
+    while half_width(sd / math.sqrt(seeds), seeds - 1) > margin:
         seeds += 1
     return seeds
