@@ -21,7 +21,7 @@ from tests.faults.toy import Toy, same_curve
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Toy:
     """A run that nothing befell, in a Python of its own."""
-    toy = Toy(tmp_path_factory.mktemp("whole"), steps=200)
+    toy = Toy(tmp_path_factory.mktemp("whole"))
     with toy.start_fresh() as process:
         assert process.communicate(timeout=300)[1] == ""
     assert process.returncode == 0
@@ -29,10 +29,10 @@ def whole(tmp_path_factory) -> Toy:
 
 
 def test_a_run_killed_at_chosen_and_random_moments_has_the_curve_of_one_never_killed(whole, tmp_path):
-    victim = Toy(tmp_path, whole.steps)
+    victim = Toy(tmp_path)
     moments = [("a cache's building", 1), ("a validation", 5), ("a checkpoint's writing", 15), ("a row", 9)]
     assert list(kills.at_moments(victim, moments)) == [moment for moment, _ in moments]
-    list(kills.at_random(victim, 2, longest=2))
+    list(kills.at_random(victim, 2, longest=0.8))  # too short for the run to end
     assert list(kills.at_moments(victim, [("the summary", 1)])) == ["the summary"]
     assert victim.finish().returncode == 0
     assert same_curve(whole, victim)
@@ -44,9 +44,8 @@ def test_every_moment_that_is_aimed_at_is_known():
         assert functools.reduce(getattr, path.split("."), importlib.import_module(module))
 
 
-def test_a_signal_saves_the_very_step_says_where_and_the_run_goes_on_from_there(tmp_path):
-    whole, victim = Toy(tmp_path / "whole", steps=400), Toy(tmp_path / "victim", steps=400)
-    assert whole.finish().returncode == 0
+def test_a_signal_saves_the_very_step_says_where_and_the_run_goes_on_from_there(whole, tmp_path):
+    victim = Toy(tmp_path)
     for signum, delay in ((signal.SIGTERM, 0.03), (signal.SIGINT, 0.07)):
         code, seconds, said = stops.stopped(victim, signum, after_rows=1, delay=delay)
         assert code == 128 + signum
