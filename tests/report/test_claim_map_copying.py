@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.analysis.results import CopyingRow, Result
 from posenc.analysis.run_key import SEARCH
-from posenc.report.claim_map_copying import over_copying
+from posenc.report.claim_map_copying import MARKERS, over_copying
 from tests.analysis.test_claim_map import UNIT, backbone
 
 RUNS = [replace(run, base="1000" if run.pos == "rope" else "") for run in backbone()]
@@ -51,3 +51,11 @@ def test_a_larger_base_is_darker_and_each_scheme_has_its_name():
     assert figure is not None
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["RoPE, base 1,000", "RoPE, base 1,000,000", "T5", f"{BUDGETS[0] / 1e6:.1f}M tokens"]
+
+
+def test_there_may_be_more_budgets_than_markers():
+    rope, baseline = (next(run for run in RUNS if run.pos == pos) for pos in ("rope", "sinusoidal"))
+    budgets = range(1, len(MARKERS) + 2)
+    runs = [replace(run, tokens=tokens) for run in (rope, baseline) for tokens in budgets]
+    drawn = over_copying(runs, [copied(run, run.tokens / 100) for run in runs], budgets)
+    assert len(dots(drawn)) == len(budgets)

@@ -1,6 +1,8 @@
 """The figure of how the longest runs end, compared with the baseline, over what they copy from their context."""
 
+import itertools
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import matplotlib
@@ -15,8 +17,8 @@ from posenc.report.claim_map_losses import titled
 from posenc.report.figures import STYLE
 from posenc.report.looks import looks
 
-MARKERS = "o^sD"
-"""One for each budget."""
+MARKERS = "o^sDvPX"
+"""Of the budgets, again from the first if there are more."""
 
 
 @matplotlib.rc_context(STYLE)
@@ -39,7 +41,7 @@ def over_copying(results: Sequence[Result], rows: Sequence[CopyingRow], budgets:
     fig = Figure(figsize=(8, 4.2), layout="constrained")
     axes = fig.subplots()
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    markers = dict(zip(sorted({run.tokens for run in drawn}), MARKERS, strict=False))
+    markers = dict(zip(sorted({run.tokens for run in drawn}), itertools.cycle(MARKERS), strict=False))
     styles = _styles(drawn)
     for run in drawn:
         at = gains[run.key], run.val_loss - lowest[run.tokens, run.seed]
@@ -56,11 +58,8 @@ def over_copying(results: Sequence[Result], rows: Sequence[CopyingRow], budgets:
 
 def _lowest(runs: Sequence[Result]) -> Mapping[tuple[int, int], float]:
     """The lowest final loss by tokens and seed."""
-    by_seed: dict[tuple[int, int], float] = {}
-    for run in runs:
-        at = run.tokens, run.seed
-        by_seed[at] = min(run.val_loss, by_seed.get(at, run.val_loss))
-    return by_seed
+    lowest_last = sorted(runs, key=attrgetter("val_loss"), reverse=True)
+    return {(run.tokens, run.seed): run.val_loss for run in lowest_last}
 
 
 def _named(run: Result) -> str:
