@@ -28,14 +28,9 @@ def test_where_the_sinusoid_overtakes_rope_within_the_runs_is_stated():
         )
         return f"{(first + (then - first) * ahead / (ahead - behind)) / 1e6:.0f}M"
 
-    of_1000, of_100_000, of_1_000_000, at_0_006 = (
-        [overtaken(lr, base, seed) for seed in SEEDS]
-        for lr, base in ((0.003, "1000"), (0.003, "100000"), (0.003, "1000000"), (0.006, "1000"))
-    )
+    of_1000, of_1_000_000 = ([overtaken(0.003, base, seed) for seed in SEEDS] for base in ("1000", "1000000"))
     assert "base 1,000 at 0.003 after {}, {} and {} tokens (seeds 0, 1 and 2)".format(*of_1000) in COPYING
-    assert "with base 100,000 after {} and {} and with".format(*of_100_000) in COPYING
-    assert "and with 1,000,000 after {} and {} (seeds 0 and 1;".format(*of_1_000_000) in COPYING
-    assert "RoPE at 0.006 after {}, {} and {} (base 1,000).".format(*at_0_006) in COPYING
+    assert "with 1,000,000 after {} and {} (seeds 0 and 1).".format(*of_1_000_000) in COPYING
 
 
 def test_the_lead_within_the_longest_runs_is_stated_at_three_times():
