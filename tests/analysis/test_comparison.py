@@ -240,3 +240,13 @@ def test_a_scheme_with_one_seed_does_not_deny_the_others_their_verdict():
 def test_a_search_does_not_excuse_another_length():
     found = replace(pair(setting={"steps": 600}), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
     assert panels(found)[0].rivals == ()
+
+
+def test_the_thresholds_of_a_panel_are_those_of_the_baseline_s_seeds():
+    """And not of the seeds that the lowest rival shares with it."""
+    runs = [run(scheme, seed, pace) for scheme, pace in (("sinusoidal", 1.0), ("learned", 1.1)) for seed in range(3)]
+    panel = panels(sweep(*runs, run("rope", 2, 2.0)))[0]
+    assert [one.scheme for one in panel.rivals] == ["rope", "learned"]
+    levels = [[round(one.level, 6) for one in of.thresholds] for of in (panel, arm(panel, "learned"))]
+    assert levels[0] == levels[1]
+    assert levels[0] != [round(one.level, 6) for one in arm(panel, "rope").thresholds]

@@ -37,7 +37,8 @@ def test_runs_that_repeat_a_figure_stand_beside_it_at_its_shares_of_the_budget(s
     assert beside.curves is ROFORMER[figure]
     ours = beside.ours["rope"]
     assert [threshold.fraction for threshold in ours] == ROFORMER[figure].fractions()
-    assert ours[-1] == panel.thresholds[-1]
+    (rope,) = panel.rivals
+    assert ours[-1] == rope.thresholds[-1]
     assert ours[-1].in_steps.value == pytest.approx(2, rel=0.05)
 
 

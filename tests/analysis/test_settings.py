@@ -33,6 +33,18 @@ def test_keys_that_each_only_one_scheme_has_are_crossed():
     assert all(len(panel.arms) == 2 for panel in found)
 
 
+def test_where_no_scheme_has_a_swept_key_it_makes_no_panel_and_hides_none():
+    runs = [run("none", 0, setting={"context": context}) for context in (256, 512)]
+    runs += [run("learned", 0, setting={"context": 256, "pos.scale": scale}) for scale in (1.0, 2.0)]
+    runs += [run("rope", 0, setting={"context": 512, "pos.base": base}) for base in (1e4, 5e5)]
+    assert [tuple(panel.setting.items()) for panel in panels(sweep(*runs))] == [
+        (("context", 256), ("pos.scale", 1.0)),
+        (("context", 256), ("pos.scale", 2.0)),
+        (("context", 512), ("pos.base", 1e4)),
+        (("context", 512), ("pos.base", 5e5)),
+    ]
+
+
 def test_a_swept_key_may_be_a_list():
     runs = [run("rope", 0, setting={"optim.betas": betas}) for betas in ([0.9, 0.95], [0.9, 0.99])]
     assert [panel.title for panel in panels(sweep(*runs))] == ["optim.betas=[0.9, 0.95]", "optim.betas=[0.9, 0.99]"]

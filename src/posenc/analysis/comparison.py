@@ -65,8 +65,8 @@ class Panel:
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds of one rival, for their fractions and levels; empty if nothing is compared."""
-        return self.rivals[0].thresholds if self.rivals else ()
+        """The baseline's, for their fractions and levels; empty if nothing is compared."""
+        return next((arm.thresholds for arm in self.arms if self.rivals and arm.scheme == self.baseline), ())
 
 
 @dataclass(frozen=True)

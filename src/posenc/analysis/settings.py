@@ -20,16 +20,16 @@ def settings(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Any], list[Run]]]:
 def _cells(
     inside: Sequence[Run], axes: Sequence[str], runs: Sequence[Run]
 ) -> Iterator[tuple[dict[str, Any], list[Run]]]:
-    """The runs of `inside` at each combination of the axes' values that some run has, one axis after the other."""
+    """The runs of `inside` at each combination of the axes' values that some of them have, one axis after the other."""
     if not axes:
         yield {}, list(inside)
         return
     key, *others = axes
-    for value in _values(runs, key):
-        there = [run for run in inside if _belongs(run, key, value, runs)]
-        if any(run.setting.get(key) == value for run in there):
-            for setting, kept in _cells(there, others, runs):
-                yield {key: value, **setting}, kept
+    if not (values := _values(inside, key)):
+        yield from _cells(inside, others, runs)
+    for value in values:
+        for setting, kept in _cells([run for run in inside if _belongs(run, key, value, runs)], others, runs):
+            yield {key: value, **setting}, kept
 
 
 def swept_keys(runs: Sequence[Run]) -> list[str]:

@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
+from annotated_types import MinLen
 from hydra.errors import HydraException
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
@@ -239,9 +240,9 @@ class _Block(TypedDict):
 
     __pydantic_config__ = {"strict": True}  # type: ignore[misc]
     unit: PositiveInt
-    units: list[PositiveInt]
-    seeds: list[NonNegativeInt]
-    arms: dict[str | int | float, str]
+    units: Annotated[list[PositiveInt], MinLen(1)]
+    seeds: Annotated[list[NonNegativeInt], MinLen(1)]
+    arms: Annotated[dict[str | int | float, str], MinLen(1)]
     alternative: NotRequired[str]
 
 

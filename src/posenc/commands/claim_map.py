@@ -1,7 +1,7 @@
 """Update and plot the claim map: `python -m posenc.claim_map runs/claim_map`."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,20 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(option, action="store_true", help=f"also {measured}")
     with command_line(parser, Path("results/claim-map"), arguments) as (given, study, finished):
         from posenc.analysis.results import ShareRow, share_rows
-        from posenc.analysis.run_key import BACKBONE
 
         add_rows(study, finished, "shares.csv", ShareRow, share_rows)
         if given.ngrams is not None:
             measure_ngrams(study, [*given.ngrams, folder_override("cache", given.cache.absolute())])
-        if given.copying:
-            measure_copying(study, finished, given.cache)
-        if given.heads:
-            measure_heads(study, finished, given.cache)
-        if given.paired:
-            measure_blocks(study, in_default_setting(finished), given.cache, "blocks.csv", "valid")
-        if given.test:
-            final = [(run, result) for run, result in finished if result.setting == BACKBONE]
-            measure_blocks(study, final, given.cache, "test.csv", "test")
+        if given.copying or given.heads or given.paired or given.test:
+            measure_models(study, finished, given)
         if given.todo is None:
             from posenc.report.claim_map import write
 
@@ -98,35 +90,28 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     atomic_write(study.folder / "ngrams.csv", table(NGramRow, [*others, *rows]))
 
 
-def measure_copying(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
-    """Add what each finished run gains where its window repeats itself to copying.csv and distances.csv."""
-    from posenc.analysis.results import CopyingRow, DistanceRow
-    from posenc.evaluation.copying import at_distances, copying
+def measure_models(study: "Study", finished: "Sequence[Finished]", given: Any) -> None:
+    """Add what the options ask for of each finished run to the study's tables."""
+    from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, RemovedHeadRow
+    from posenc.analysis.run_key import BACKBONE
+    from posenc.evaluation import ablation, blocks, copying
 
-    add_evaluations(study, finished, cache, "copying.csv", CopyingRow, lambda *of: [astuple(copying(*of))])
-    add_evaluations(study, finished, cache, "distances.csv", DistanceRow, lambda *of: at_distances(*of).items())
+    def add(name: str, kind: Any, evaluate: Any, runs: "Sequence[Finished]" = finished, split: str = "valid") -> None:
+        add_evaluations(study, runs, given.cache, name, kind, evaluate, split)
 
+    def by_block(*of: Any) -> list[tuple[list[float]]]:
+        return [([round(loss, 4) for loss in blocks.block_losses(*of)],)]
 
-def measure_heads(study: "Study", finished: "Sequence[Finished]", cache: Path) -> None:
-    """Add what each finished run copies without each of its attention heads to removed_heads.csv."""
-    from posenc.analysis.results import RemovedHeadRow
-    from posenc.evaluation.ablation import copying_without_heads
-
-    def measured(*of: Any) -> Iterator[tuple[float, ...]]:
-        return ((*head, *losses) for head, losses in copying_without_heads(*of).items())
-
-    add_evaluations(study, finished, cache, "removed_heads.csv", RemovedHeadRow, measured)
-
-
-def measure_blocks(study: "Study", finished: "Sequence[Finished]", cache: Path, name: str, split: str) -> None:
-    """Add the loss of each finished run on each block of a split to a table."""
-    from posenc.analysis.results import BlockRow
-    from posenc.evaluation.blocks import block_losses
-
-    def measured(*of: Any) -> list[tuple[list[float]]]:
-        return [([round(loss, 4) for loss in block_losses(*of)],)]
-
-    add_evaluations(study, finished, cache, name, BlockRow, measured, split)
+    if given.copying:
+        add("copying.csv", CopyingRow, lambda *of: [astuple(copying.copying(*of))])
+        add("distances.csv", DistanceRow, lambda *of: copying.at_distances(*of).items())
+    if given.heads:
+        add("removed_heads.csv", RemovedHeadRow, ablation.copying_without_heads)
+    if given.paired:
+        add("blocks.csv", BlockRow, by_block, in_default_setting(finished))
+    if given.test:
+        final = [(run, result) for run, result in finished if result.setting == BACKBONE]
+        add("test.csv", BlockRow, by_block, final, "test")
 
 
 if __name__ == "__main__":

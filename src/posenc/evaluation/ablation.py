@@ -43,11 +43,12 @@ def losses_without(trained: Trained, tokens: Tokens) -> dict[int, float]:
     return losses
 
 
-def copying_without_heads(trained: Trained, tokens: Tokens) -> dict[tuple[int, int], tuple[float, ...]]:
-    """What a model copies without each of its attention heads, by layer and head from 1; with all under (0, 0).
+def copying_without_heads(trained: Trained, tokens: Tokens) -> list[tuple[float, ...]]:
+    """What a model copies without each of its attention heads.
 
     Returns:
-        `first`, `second`, `new` and `seen` of Copying, on at most WINDOWS validation windows.
+        Layer and head, from 1 (0 and 0 with all heads), then `first`, `second`, `new` and `seen` of Copying, on at most
+        WINDOWS validation windows.
 
     Raises:
         UserError: if the model is not causal, or its context is shorter than SHORTEST.
@@ -60,11 +61,11 @@ def copying_without_heads(trained: Trained, tokens: Tokens) -> dict[tuple[int, i
     def measured() -> tuple[float, ...]:
         return *occurrences(fewer, tokens), *by_context(losses_on(fewer, windows), windows)[:2]
 
-    found = {(0, 0): measured()}
+    found = [(0, 0, *measured())]
     for layer, block in enumerate(model.blocks, 1):
         for head in range(config["model"]["heads"]):
             with without_head(block.attention, head):
-                found[layer, head + 1] = measured()
+                found.append((layer, head + 1, *measured()))
     return found
 
 

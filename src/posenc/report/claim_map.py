@@ -3,6 +3,7 @@
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -99,8 +100,11 @@ def _ratios(study: Study, corpus: str, found: CorpusMap) -> list[str]:
 
 def _in_other_settings(study: Study, found: CorpusMap) -> dict[str, dict[str, Sequence[Point]]]:
     """N(D) where something differs from the map, by heading and by what differs."""
+    texts = {setting: study.changes.get(setting) or setting for setting in found.changed}
+    shared = {text for text, settings in Counter(texts.values()).items() if settings > 1}
     factors: dict[str, Sequence[Point]] = {
-        study.changes.get(setting) or setting: advantage(runs, ARM, BASELINE) for setting, runs in found.changed.items()
+        f"{text} ({setting})" if text in shared else text: advantage(found.changed[setting], ARM, BASELINE)
+        for setting, text in texts.items()
     }
     factors |= {f"against {other}": points for other, points in found.against.items() if len(points) == 1}
     return {

@@ -8,7 +8,7 @@ from posenc.analysis.claim_map import ARM, FAMILIES, Point, advantage
 from posenc.analysis.convergence import mean
 from posenc.analysis.results import Result
 from posenc.report import formatting
-from posenc.report.tables import Table, markdown
+from posenc.report.tables import Table, markdown, section
 
 HEAD = (
     *("tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "minus RoPE's, nats"),
@@ -31,14 +31,12 @@ def on_test_split(points: Sequence[tuple[Point, Point]], unit: int) -> list[str]
         unit: tokens in a unit of budget.
     """
     rows = [(f"{test.tokens / unit:g}", *_cells(test, unit), ratio(valid, unit)) for test, valid in points]
-    if not rows:
-        return []
-    return [
+    return section(
+        Table(("units", *HEAD, "on validation"), rows),
         "### The test split",
         "N on the losses of finished models on the whole test split, on which nothing was chosen. The last column has "
         "N of the same runs on the windows of the last validation in training, as in the other tables.",
-        markdown(Table(("units", *HEAD, "on validation"), rows)),
-    ]
+    )
 
 
 def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]:
@@ -49,9 +47,7 @@ def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]
         for baseline in sorted({result.pos for result in results} - {ARM})
         for point in advantage(results, ARM, baseline)
     ]
-    if not rows:
-        return []
-    return ["### One factor at a time", markdown(Table(("setting", "baseline", *HEAD), rows))]
+    return section(Table(("setting", "baseline", *HEAD), rows), "### One factor at a time")
 
 
 def _cells(point: Point, unit: int) -> tuple[str, ...]:

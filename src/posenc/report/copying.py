@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
-from posenc.report.tables import Table, markdown
+from posenc.report.tables import Table, section
 
 COLUMNS = ("scheme", "hyperparameters", "tokens", "seeds")
 """The first columns of each table."""
@@ -19,8 +19,6 @@ def _arm(of: RunRow, seeds: Sequence[int]) -> tuple[str, ...]:
 
 def copying(rows: Sequence[CopyingRow]) -> list[str]:
     """The paragraphs on what models gain where a window repeats itself, one row per arm, in Markdown."""
-    if not rows:
-        return []
     cells = []
     for own in by_arm(rows):
         arm = own[0]
@@ -39,7 +37,8 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         *(*COLUMNS, "second minus first occurrence"),
         *("novel context", "repeated context", "share", "own text before", "other text before"),
     )
-    return [
+    return section(
+        Table(head, cells),
         "### Copying from the context",
         "A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have "
         "occurred before. Second minus first occurrence: the loss on text that is repeated in the window, at its "
@@ -48,14 +47,11 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         "(their share is given). Own and other text before: the loss on the targets in the last quarter of these "
         "windows, as they are, and with all but the last eighth of a window before that quarter replaced by text from "
         "elsewhere in the split. In nats per token, by seed.",
-        markdown(Table(head, cells)),
-    ]
+    )
 
 
 def distances(rows: Sequence[DistanceRow]) -> list[str]:
     """The paragraphs on what a copy gains at each distance, one row per arm, in Markdown; contexts may differ."""
-    if not rows:
-        return []
     apart = sorted({row.distance for row in rows} - {0})
     cells = []
     for own in by_arm(rows):
@@ -66,12 +62,12 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
             [*_arm(own[0], seeds), *(", ".join(f"{gain:+.2f}" for gain in of_distance) for of_distance in gains)]
         )
     head = (*COLUMNS, *(f"{far} back" for far in apart))
-    return [
+    return section(
+        Table(head, cells),
         "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
         "each validation window with a copy of that eighth so many tokens earlier, minus that without it. "
         "In nats per token, by seed; only for runs whose checkpoints still existed when this measure was added.",
-        markdown(Table(head, cells)),
-    ]
+    )
 
 
 def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
@@ -94,17 +90,15 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
                 *(", ".join(f"{row.seen:.3f}" for row in found) for found in (whole, most)),
             ]
         )
-    if not cells:
-        return []
     head = (
         *(*COLUMNS, "second minus first occurrence"),
         *("without one head", "without another", "that head", "novel context", "without that head"),
         *("repeated context", "without that head"),
     )
-    return [
+    return section(
+        Table(head, cells),
         "Heads removed at evaluation: the columns of the first table, on fewer windows, with all heads and with the "
         "output of one attention head set to zero. That head (layer.head, from 1) is the one without which the second "
         "occurrence gains least; 'another' is the next such head. In nats per token, by seed; only for runs whose "
         "checkpoints still existed when this measure was added. `removed_heads.csv` has every head.",
-        markdown(Table(head, cells)),
-    ]
+    )

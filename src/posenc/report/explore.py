@@ -12,7 +12,7 @@ from typing_extensions import TypedDict  # required by pydantic before Python 3.
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, band, mean
 from posenc.analysis.results import CurveRow, by_arm
 from posenc.analysis.run_key import BACKBONE, SEARCH
-from posenc.bounds import Positive
+from posenc.bounds import PositiveInt
 from posenc.errors import UserError
 from posenc.report.looks import looks
 from posenc.report.page import render
@@ -32,7 +32,7 @@ class _ReportRow(TypedDict):
     scheme: str
     setting: str
     seed: int
-    tokens: Positive
+    tokens: PositiveInt
     val_loss: FiniteFloat
 
 
@@ -98,11 +98,11 @@ def _rows(file: Path) -> list[CurveRow]:
     rows = read_rows(file, _ReportRow)
     budgets: dict[str, int] = {}
     for row in rows:
-        budgets[row["setting"]] = max(int(row["tokens"]), budgets.get(row["setting"], 0))
+        budgets[row["setting"]] = max(row["tokens"], budgets.get(row["setting"], 0))
     return [
         CurveRow(
             *("", row["setting"] or BACKBONE, row["scheme"], row["seed"], budgets[row["setting"]], 0, "", ""),
-            at_tokens=int(row["tokens"]),
+            at_tokens=row["tokens"],
             val_loss=row["val_loss"],
         )
         for row in rows

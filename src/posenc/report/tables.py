@@ -35,6 +35,11 @@ def markdown(table: Table) -> str:
     return "\n".join([lines[0], "|---" * len(table.head) + "|", *lines[1:]])
 
 
+def section(table: Table, *text: str) -> list[str]:
+    """Paragraphs and the table below them, in Markdown; none without rows."""
+    return [*text, markdown(table)] if table.rows else []
+
+
 def losses(panel: Panel) -> Table:
     """One row per scheme: final losses, throughput and verdict."""
     after = f"after {panel.budget:,} steps{', so far' if panel.provisional else ''}"

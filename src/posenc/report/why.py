@@ -13,7 +13,7 @@ from posenc.analysis.study import Study
 from posenc.analysis.why import Ablation, Effect, Group, ablations, groups
 from posenc.report import figures, formatting
 from posenc.report.figures import STYLE, label
-from posenc.report.tables import Table, markdown
+from posenc.report.tables import Table, markdown, section
 from posenc.storage.atomic import atomic_write
 from posenc.storage.metrics import METRICS
 
@@ -138,8 +138,6 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
 def heads(groups: Sequence[Group]) -> list[str]:
     """The paragraphs on the previous-token scores, one row per arm with a measurement and one column per layer."""
     layers = sorted({layer for group in groups for scores in group.heads.values() for layer in scores})
-    if not layers:
-        return []
     metric = METRICS["previous_token"]
     rows = []
     for group in (group for group in groups if group.shares):  # the arms of the others are in these too
@@ -149,17 +147,15 @@ def heads(groups: Sequence[Group]) -> list[str]:
             cells = [formatting.interval(scores.get(layer)) for layer in layers]
             rows.append([name, str(max(score.seeds for score in scores.values())), *cells])
     columns = ["arm", "seeds", *(f"layer {layer}" for layer in layers)]
-    return [
+    return section(
+        Table(columns, rows),
         "### Previous-token heads",
         f"The {metric.title} at the end, by layer: {metric.definition}; {metric.measured}.",
-        markdown(Table(columns, rows)),
-    ]
+    )
 
 
 def masked_at_evaluation(study: Study, found: Sequence[Ablation]) -> list[str]:
     """The paragraphs on the losses with one offset masked, one row per arm."""
-    if not found:
-        return []
     offsets = sorted({offset for one in found for offset in one.losses})
     rows = [
         [
@@ -171,12 +167,12 @@ def masked_at_evaluation(study: Study, found: Sequence[Ablation]) -> list[str]:
         for one in found
     ]
     columns = ["text", "scheme", "tokens", "seeds", "no mask", *(f"offset {offset}" for offset in offsets if offset)]
-    return [
+    return section(
+        Table(columns, rows),
         "## Masked at evaluation",
         "The validation loss of trained models when attention at one offset is masked in every head and layer, nats "
         "per token: what a trained model relies on, not why it trained faster.",
-        markdown(Table(columns, rows)),
-    ]
+    )
 
 
 def _cells(group: Group, found: Effect) -> list[str]:
