@@ -6,6 +6,7 @@ from posenc.analysis.claim_map import FAMILIES, Point, advantage
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.held_out import held_out
+from posenc.analysis.run_key import SEARCH
 from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report.claim_map import write_up
@@ -190,9 +191,13 @@ def test_five_degrees_of_freedom_are_enough_for_a_row():
     assert re.search(r"^\| rope \| \S+ \| 5 \|", spread([*few, *more])[1], re.M)
 
 
-def test_trials_count_in_the_spread():
-    trials = [replace(run, setting="search context=64", seed=run.seed + 9) for run in backbone()]
+def test_trials_count_in_the_spread_but_not_those_of_another_model():
+    trials, others = (
+        [replace(run, setting=setting, seed=run.seed + 9) for run in backbone()]
+        for setting in (SEARCH, f"{SEARCH} context=64")
+    )
     assert spread([*backbone(), *trials])[1] != spread(backbone())[1]
+    assert spread([*backbone(), *others])[1] == spread(backbone())[1]
 
 
 def test_n_on_the_test_split_is_beside_that_on_validation():

@@ -19,7 +19,7 @@ def spread(results: Sequence[Result]) -> list[str]:
 
     Only of the main model: elsewhere a loss is that of another tokenizer or objective.
     """
-    runs = off_plateau(result for result in results if result.setting == BACKBONE or result.setting.startswith(SEARCH))
+    runs = off_plateau(result for result in results if result.setting in (BACKBONE, SEARCH))
     rows = []
     for pos in sorted({run.pos for run in runs}):
         groups = losses_by_arm(run for run in runs if run.pos == pos)
