@@ -45,7 +45,7 @@ def test_a_finished_run_is_compared_at_its_own_weights(tmp_path):
 @pytest.mark.parametrize(
     ("case", "sentence"),
     [
-        ("pos=fox objective=masked", "needs a causal model: use objective=causal or another pos"),
+        ("pos=fox objective=masked", "needs a causal model: use objective=causal, or another pos or intervention"),
         ("pos=roope", "pos=roope is not a choice"),
     ],
 )

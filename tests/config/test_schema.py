@@ -110,7 +110,7 @@ def test_every_experiment_takes_a_training_step(experiment):
 def test_every_scheme_takes_a_training_step_or_is_refused_where_it_has_no_meaning(scheme, choice):
     config = composed(f"pos={scheme}", choice, *SMALL)
     if (scheme, choice) in REFUSED:
-        with pytest.raises(UserError, match="or another pos"):
+        with pytest.raises(UserError, match="or another pos or intervention"):
             losses_of_a_few_steps(config)
     else:
         losses = losses_of_a_few_steps(config)

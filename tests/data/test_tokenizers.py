@@ -79,6 +79,17 @@ def test_a_saved_tokenizer_is_the_same(pairs, tmp_path):
     assert again.fingerprint() == pairs.fingerprint()
 
 
+def test_a_folder_with_another_vocabulary_is_refused(pairs, tmp_path):
+    """A run must not resume with tokens other than those it began with."""
+    pairs.check(tmp_path)  # nothing is there yet
+    pairs.save(tmp_path)
+    pairs.check(tmp_path)
+    other = BytePairs(300)
+    other.train([TEXT[::-1]])
+    with pytest.raises(UserError, match=r"tokenizer.json differs from the vocabulary of the cached tokens"):
+        other.check(tmp_path)
+
+
 def test_tokens_that_are_not_numbered_one_by_one_are_refused(pairs, tmp_path):
     pairs.save(tmp_path)
     file = tmp_path / "tokenizer.json"

@@ -176,7 +176,7 @@ class Biased(PositionScheme):
 
 
 def test_a_bias_on_logits_is_refused_because_there_are_none():
-    with pytest.raises(ValueError, match="not Biased: use attention=softmax or another pos"):
+    with pytest.raises(ValueError, match="not Biased: use attention=softmax, or another pos or intervention"):
         Transformer(50, 16, 1, HEADS * SIZE, HEADS, Biased(), attention=attention())
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from posenc.model import Transformer
 from posenc.model.attention import PositionContext
 from posenc.positions import PositionScheme, Rotary, Sinusoidal
-from posenc.training.attention_probe import BUCKETS, AttentionProbe, induction_score, shares_by_distance
+from posenc.training.attention_probe import BUCKETS, LONGEST, AttentionProbe, induction_score, shares_by_distance
 
 T = 96
 
@@ -127,3 +127,10 @@ def test_measuring_changes_no_state():
     AttentionProbe(torch.randint(50, (8, 25), generator=torch.Generator()), 24).measure(model)
     assert torch.equal(before, torch.get_rng_state())
     assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_long_sequences_are_cut_before_their_attention_probabilities_fill_the_memory():
+    windows = torch.arange(5 * 3000).reshape(5, 3000)
+    probe = AttentionProbe(windows, 3000)
+    assert probe.text.equal(windows[[0, 4], :LONGEST])
+    assert probe.repeated.shape == (2, LONGEST)

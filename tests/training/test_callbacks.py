@@ -54,12 +54,19 @@ def test_the_best_checkpoint_is_written_before_the_regular_one(tmp_path):
 
 
 def test_the_seconds_left_of_a_resumed_run_are_those_at_the_pace_of_its_own_steps(clock, capsys):
+    """Neither the time before the first of them, in which the model is compiled, nor a postponed row says how long."""
     bar = ProgressBar("rope, seed 0", 100)
-    bar.on_train_start(SimpleNamespace(global_step=20, is_global_zero=False))  # type: ignore[arg-type]
+    trainer: Any = SimpleNamespace(global_step=20, is_global_zero=False)
+    bar.on_train_start(trainer)
+    bar.show({**ROW, "step": 20})
+    clock.now += 1000
+    bar.on_train_batch_start(trainer)
     clock.now += 10
+    bar.on_train_batch_start(trainer)
     bar.show({**ROW, "step": 25, "val_loss": 2.5})
     bar.show(ROW)
-    first, second = capsys.readouterr().out.splitlines()
+    postponed, first, second = capsys.readouterr().out.splitlines()
+    assert postponed.endswith("1,000 tokens/s")
     assert first.endswith("150 s left")
     assert second == "rope, seed 0: step 30/100  loss 2.500, val 2.250  1,000 tokens/s  70 s left"
 

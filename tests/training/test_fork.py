@@ -59,6 +59,17 @@ def test_a_fork_that_is_resumed_without_fork_from_still_says_where_it_began(stab
     assert f"ignored          fork_from=elsewhere: it began from {stable}\n" in capsys.readouterr().out
 
 
+def test_a_fork_whose_own_checkpoints_are_all_damaged_begins_again_where_it_did(stable, tmp_path, capsys):
+    forked = train_here(tmp_path, *COOLED, f"fork_from={stable}")
+    before = curve(forked)
+    (forked / "summary.json").unlink()
+    for file in newest_first(forked / "checkpoints"):
+        file.write_bytes(b"damaged")
+    train_here(tmp_path, *COOLED, f"fork_from={stable}")
+    assert "Resuming from step-000000020" in capsys.readouterr().out
+    assert curve(forked) == before
+
+
 def test_heads_that_no_run_has_measured_yet_are_measured_as_the_fork_says(tmp_path):
     stable = train_here(tmp_path / "stable", *STABLE, "attention_every=40")
     forked = train_here(tmp_path / "forked", *COOLED, "attention_every=30", f"fork_from={stable}")

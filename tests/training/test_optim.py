@@ -12,3 +12,8 @@ def test_adamw_has_its_learning_rate_and_betas_and_decays_matrices_only():
     assert (matrices["weight_decay"], others["weight_decay"]) == (0.3, 0.0)
     assert [*map(id, matrices["params"])] == [id(model[0].weight)]
     assert len(others["params"]) == 3
+
+
+def test_betas_may_be_integers():
+    for group in AdamW(lr=0.02, betas=(0, 0.9)).build(torch.nn.Linear(4, 4)).param_groups:
+        assert group["betas"] == (0.0, 0.9)

@@ -49,6 +49,14 @@ class Tokenizer(Protocol):
         """Train the vocabulary on the training split."""
         ...
 
+    def check(self, folder: Path) -> None:
+        """Check that a folder, such as that of a run to resume, has no other trained vocabulary.
+
+        Raises:
+            UserError: if it has.
+        """
+        ...
+
     def save(self, folder: Path) -> None:
         """Write the trained vocabulary, if any, to FILE in a folder."""
         ...
@@ -93,6 +101,9 @@ class Bytes:
 
     def train(self, text: Iterable[bytes]) -> None:
         """Nothing to train."""
+
+    def check(self, folder: Path) -> None:
+        """Nothing to check."""
 
     def save(self, folder: Path) -> None:
         """Nothing to save."""
@@ -171,6 +182,14 @@ class BytePairs:
                 f"at most {tokenizer.get_vocab_size()}"
             )
         self._tokenizer = tokenizer
+
+    def check(self, folder: Path) -> None:
+        if not (folder / FILE).exists():
+            return
+        theirs = BytePairs(self.vocab_size)
+        theirs.load(folder)
+        if theirs.fingerprint() != self.fingerprint():
+            raise UserError(f"{folder / FILE} differs from the vocabulary of the cached tokens: restore that cache")
 
     def save(self, folder: Path) -> None:
         atomic_write(folder / FILE, self.to_json())

@@ -1,6 +1,9 @@
 """Attention at given offsets, biased or masked, during part of training."""
 
+from typing import Annotated
+
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from posenc.bounds import NonNegativeInt, PositiveInt
@@ -73,7 +76,7 @@ class OffsetBias(_AtOffsets):
         scheme: PositionScheme,
         heads: PositiveInt,
         offsets: list[int],
-        strength: float,
+        strength: Annotated[float, Ge(-1e30), Le(1e30)],
         in_heads: PositiveInt | None = None,
         in_layers: list[int] | None = None,
         start: NonNegativeInt = 0,

@@ -161,6 +161,7 @@ class Linear(nn.Module):
 def prefix_sums(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     """sum_{n <= m} (q_m.k_n) v_n, q and k (B, H, T, m), v (B, H, T, Dh) -> (B, H, T, Dh), without a T x T matrix."""
     length = q.shape[-2]
+    chunk = min(chunk, length)
     padding = (0, 0, 0, -length % chunk)
     q, k, v = (F.pad(x, padding).unflatten(-2, (-1, chunk)) for x in (q, k, v))
     states = (k.mT @ v).cumsum(2)
@@ -174,6 +175,7 @@ def cumulative(k: Tensor, chunk: int) -> Tensor:
     In chunks, since torch 2.11 cannot compile the sum over 129 tokens or more without gradients (pytorch#180221).
     """
     length = k.shape[-2]
+    chunk = min(chunk, length)
     inside = F.pad(k, (0, 0, 0, -length % chunk)).unflatten(-2, (-1, chunk)).cumsum(-2)
     before = F.pad(inside[..., :-1, -1, :].cumsum(-2), (0, 0, 1, 0))
     return (inside + before[..., None, :]).flatten(2, 3)[:, :, :length]

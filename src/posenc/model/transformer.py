@@ -143,13 +143,15 @@ def _check(
             f"context={sizes['context']} is longer than the {scheme.max_length} positions that the scheme supports"
         )
     if scheme.causal_only and not causal:
-        raise ValueError(f"{type(scheme).__name__} needs a causal model: use objective=causal or another pos")
+        raise ValueError(
+            f"{type(scheme).__name__} needs a causal model: use objective=causal, or another pos or intervention"
+        )
     kv_heads = family.num_kv_heads(sizes["heads"])
     biased = _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"], kv_heads)
     if not attention.has_logits and (biased or not scheme.rotates):
         raise ValueError(
             f"{type(attention).__name__.lower()} attention supports only schemes that rotate queries and keys or add "
-            f"to the embeddings, not {type(scheme).__name__}: use attention=softmax or another pos"
+            f"to the embeddings, not {type(scheme).__name__}: use attention=softmax, or another pos or intervention"
         )
 
 

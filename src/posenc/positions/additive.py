@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
-from posenc.positions.tables import AngleTable, frequencies
+from posenc.positions.tables import POSITIONS, AngleTable, frequencies
 
 Scale = float | Literal["matched", "learned"]
 """The size of the encoding; "matched" gives it the RMS of the token embeddings. "learned" is one trained scalar,
@@ -43,6 +43,8 @@ class Sinusoidal(PositionScheme):
     Raises:
         ValueError: for an odd width, or a base, scale or factor that is not positive.
     """
+
+    max_length = POSITIONS
 
     def __init__(
         self,

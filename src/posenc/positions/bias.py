@@ -3,15 +3,17 @@
 import math
 from bisect import bisect_left
 from functools import partial
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Le
 from torch import Tensor, nn
 
 from posenc.bounds import Positive, PositiveInt, at_least_one, positive
 from posenc.compat import without_autocast
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
-from posenc.positions.tables import ExactTable
+from posenc.positions.tables import POSITIONS, ExactTable
 
 
 def relative_positions(positions: Tensor) -> Tensor:
@@ -92,7 +94,12 @@ class T5(PositionScheme):
     buckets: Tensor
 
     def __init__(
-        self, heads: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = False, head_dim: int = 1
+        self,
+        heads: int,
+        buckets: int = 32,
+        max_distance: Annotated[int, Le(POSITIONS)] = 128,
+        bidirectional: bool = False,
+        head_dim: int = 1,
     ) -> None:
         super().__init__()
         at_least_one(heads=heads, head_dim=head_dim)
@@ -110,7 +117,7 @@ class T5(PositionScheme):
         self.table = nn.Embedding(buckets, heads)
         distances, of = range(max_distance + 1), partial(bucket, buckets=each, longest=max_distance)
         starts = [bisect_left(distances, number, key=of) for number in range(1, each)]
-        behind = torch.bucketize(torch.tensor(distances), torch.tensor(starts), right=True)
+        behind = torch.bucketize(torch.arange(max_distance + 1), torch.tensor(starts), right=True)
         ahead = each + behind[1:] if bidirectional else torch.zeros_like(behind[1:])
         self.register_buffer("buckets", torch.cat([ahead.flip(0), behind]), persistent=False)
         self.initialise()

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from posenc.bounds import Positive, PositiveInt, at_least_one
 from posenc.positions.base import PositionScheme
-from posenc.positions.tables import AngleTable, frequencies
+from posenc.positions.tables import POSITIONS, AngleTable, frequencies
 
 
 class Polar(PositionScheme):
@@ -30,6 +30,8 @@ class Polar(PositionScheme):
     """
 
     rotates = False
+
+    max_length = POSITIONS
 
     def __init__(self, heads: PositiveInt, head_dim: PositiveInt, base: Positive = 10_000.0) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from posenc.bounds import Fraction, at_least_one, positive
 from posenc.positions.apply_rotary import LAYOUTS, Layout, apply_rotary
 from posenc.positions.base import LayerScheme, PositionScheme
-from posenc.positions.tables import AngleTable, ExactTable, TrainedAngles, frequencies
+from posenc.positions.tables import POSITIONS, AngleTable, ExactTable, TrainedAngles, frequencies
 
 LARGEST_GROWTH = 116
 """Powers of two by which xPos may scale a product: float32 has 128, and products of 2^12 must still fit."""
@@ -33,6 +33,7 @@ class Rotary(PositionScheme):
             base is not positive.
     """
 
+    max_length: int | None = POSITIONS
     table: type[AngleTable] | type[TrainedAngles] = AngleTable
 
     def __init__(
@@ -126,6 +127,7 @@ class TrainedFrequencies(Rotary):
     """
 
     table = TrainedAngles
+    max_length = None
 
     def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
         for weight in self.angles.parameters():

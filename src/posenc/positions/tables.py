@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 PAGE = 1024
-"""Positions per page. A position is page x PAGE + offset; PAGE pages cover positions 0 to 2^20 - 1."""
+"""Positions per page. A position is page x PAGE + offset; PAGE pages cover positions 0 to POSITIONS - 1."""
+
+POSITIONS = PAGE**2
 
 INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64}
 

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.bounds import NonNegative, Positive
+from posenc.bounds import NonNegative
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write, clear_partial
 from posenc.storage.reading import check_types, read_mapping, read_text
@@ -137,13 +137,13 @@ class Summary(TypedDict, total=False):
     """The keys read from a summary; earlier versions wrote fewer, and all write more."""
 
     __pydantic_config__ = {"strict": True, "allow_inf_nan": False}  # type: ignore[misc]
-    val_loss: Required[Positive]
+    val_loss: Required[NonNegative]
     seconds: Required[NonNegative]
     tokens_per_s: Required[NonNegative]
     parameters: Required[Annotated[int, Ge(0), Lt(2**63)]]
-    bits_per_byte: Positive
-    bigram_loss: Positive | None
-    unigram_loss: Positive | None
+    bits_per_byte: NonNegative
+    bigram_loss: NonNegative | None
+    unigram_loss: NonNegative | None
     val_loss_se: NonNegative
     mfu: NonNegative
     peak_memory: NonNegative

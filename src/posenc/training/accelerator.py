@@ -6,12 +6,13 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
-from posenc.bounds import Positive, PositiveInt
+from posenc.bounds import PositiveInt
 from posenc.distributed import this_rank
 from posenc.errors import UserError
 from posenc.model import Transformer
@@ -142,7 +143,7 @@ class DataParallel(Hardware):
     """
 
     devices: PositiveInt | Literal["auto"] = "auto"
-    timeout: Positive = 600
+    timeout: Annotated[float, Ge(1), Le(10**7)] = 600
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,16 +19,20 @@ PROBE_COLUMNS = ("step", "layer", "head", *BUCKETS, "induction")
 SEQUENCES = 2
 """The number of text windows, and of repeated sequences: few, since they are measured often."""
 
+LONGEST = 1024
+"""Tokens per sequence at most: the attention probabilities of a layer are heads x T x T numbers."""
+
 
 class AttentionProbe:
     """Measures every head on a few fixed windows of text and on repeated random sequences.
 
     Args:
         windows: the validation windows, (windows, tokens); random sequences are sampled from their tokens.
-        length: sequence length T, at least 4.
+        length: sequence length T, at least 4; longer ones are cut to LONGEST.
     """
 
     def __init__(self, windows: Tensor, length: int) -> None:
+        length = min(length, LONGEST)
         generator = torch.Generator().manual_seed(0)  # the same sequences for every scheme and seed
         alphabet = windows.unique()
         sampled = alphabet[torch.randint(len(alphabet), (SEQUENCES, length // 2), generator=generator)]

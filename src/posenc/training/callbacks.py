@@ -98,10 +98,10 @@ class ProgressBar(Callback):
         self.title, self.steps = title, steps
         self.bar: tqdm | None = None
         self.validation = ""
-        self.started, self.first = time.monotonic(), 0
+        self.started: float | None = None
+        self.first = 0
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:
-        self.started, self.first = time.monotonic(), trainer.global_step
         if trainer.is_global_zero and sys.stderr.isatty() and parent_process() is None:
             bar_format = "{desc} |{bar}| {n}/{total}, {remaining} left{postfix}"  # fits into 80 columns
             self.bar = tqdm(
@@ -111,6 +111,12 @@ class ProgressBar(Callback):
                 bar_format=bar_format,
                 dynamic_ncols=True,
             )
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        if self.started is None:  # after compiling, which says nothing of the time left
+            self.started, self.first = time.monotonic(), trainer.global_step
+            if self.bar is not None:
+                self.bar.unpause()
 
     def on_train_batch_end(self, *_: Any) -> None:
         if self.bar is not None:
@@ -125,10 +131,15 @@ class ProgressBar(Callback):
         if self.bar is not None:
             self.bar.set_postfix_str(f"{losses}, {speed}")
         elif "val_loss" in row:
-            left = (self.steps - row["step"]) * (time.monotonic() - self.started) / max(1, row["step"] - self.first)
             step = f"{self.title}: step {row['step']}/{self.steps}"  # several runs may share a terminal
             with suppress(OSError):  # a broken pipe or a full disk must not stop the run
-                print(f"{step}  {losses}  {speed}  {left:.0f} s left", flush=True)
+                print(f"{step}  {losses}  {speed}{self._left(row['step'])}", flush=True)
+
+    def _left(self, step: int) -> str:
+        """The time left, at the mean speed so far; empty before the first step of a resumed run."""
+        if self.started is None:
+            return ""
+        return f"  {(self.steps - step) * (time.monotonic() - self.started) / (step - self.first):.0f} s left"
 
     def on_exception(self, *_: Any) -> None:
         self.teardown()  # so that the error message starts on a new line

@@ -53,7 +53,7 @@ class TrainingRun:
         self.directory, self.timer = directory, timer
         self.commit = environment.commit()  # before the training: the repository may move on meanwhile
         self.fork = None
-        if settings.fork_from and this_rank().is_zero and not checkpoint_files.newest_first(directory.checkpoints):
+        if settings.fork_from and this_rank().is_zero and checkpoint_files.newest(directory.checkpoints)[0] is None:
             self.fork = Fork.of(Path(settings.fork_from), experiment)
         windows, self.validation = experiment.validation(prepared)
         bar = ProgressBar(f"{directory.scheme}, seed {settings.seed}", settings.steps)
@@ -87,9 +87,10 @@ class TrainingRun:
         with self.directory.locked():
             if broadcast(self.directory.finished):
                 return None
+            self.experiment.tokenizer.check(self.directory.path)
             self.directory.create(self.experiment.config)
             self.experiment.tokenizer.save(self.directory.path)
-            if self.fork and not checkpoint_files.newest_first(self.directory.checkpoints):  # now under the lock
+            if self.fork and checkpoint_files.newest(self.directory.checkpoints)[0] is None:  # now under the lock
                 self.fork.into(self.directory)
             try:
                 config = self.experiment.config

@@ -32,7 +32,8 @@ class Fork:
         """The latest checkpoint of `source` from which the new run can start.
 
         Raises:
-            UserError: if the other run differs in more than its length, or has no checkpoint that early.
+            UserError: if the other run differs in more than its length, has another vocabulary, or no checkpoint that
+                early.
         """
         if not (source / "config.yaml").exists():
             raise UserError(f"fork_from={source} is not a run directory: it has no config.yaml")
@@ -43,6 +44,7 @@ class Fork:
             measured = step >= min(theirs["attention_every"], experiment.config["attention_every"])
             free = OTHER_LENGTH if measured else (*OTHER_LENGTH, "attention_every")
             check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in free}})
+            experiment.tokenizer.check(source)
         except UserError as error:
             raise UserError(f"fork_from={source}: {error}") from error
         _set_learning_rate(checkpoint, experiment, step)

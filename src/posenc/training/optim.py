@@ -52,7 +52,7 @@ class AdamW:
             {"params": matrices, "weight_decay": self.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        return torch.optim.AdamW(groups, lr=self.lr, betas=(self.betas[0], self.betas[1]), fused=True)
+        return torch.optim.AdamW(groups, lr=self.lr, betas=(float(self.betas[0]), float(self.betas[1])), fused=True)
 
 
 def build_optimizer(
