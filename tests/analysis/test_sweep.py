@@ -52,7 +52,7 @@ def test_runs_on_one_text_are_compared_wherever_it_lies_and_whichever_sweep_aske
         ({"summary": json.dumps({**SUMMARY, "versions": "torch"})}, "versions is missing or invalid"),
         ({"summary": json.dumps({**SUMMARY, "bits_per_byte": None})}, "bits_per_byte is missing or invalid"),
         ({"summary": json.dumps({**SUMMARY, "parameters": 2**63})}, "parameters is missing or invalid"),
-        ({"summary": json.dumps({**SUMMARY, "val_loss": 0})}, "val_loss is missing or invalid"),
+        ({"summary": json.dumps({**SUMMARY, "val_loss": -1.0})}, "val_loss is missing or invalid"),
         ({"config": CONFIG.replace("rope", '"a\\x1b[2J"')}, "must be a plain folder name"),
         ({"config": CONFIG.replace("rope", "rope, 5: x")}, "choices.5.[key] is missing or invalid"),
         ({"config": CONFIG.replace("20", "1" + "0" * 18)}, "steps is missing or invalid"),
@@ -68,7 +68,7 @@ def test_runs_on_one_text_are_compared_wherever_it_lies_and_whichever_sweep_aske
         ({"metrics": METRICS.replace("tokens", "tokenz")}, "tokens must increase from validation to validation"),
         (
             {"metrics": METRICS.replace("3.0\n", "1e308\n"), "summary": json.dumps({**SUMMARY, "val_loss": 1e308})},
-            "the validation loss is 1e+308 from step 20 on",
+            "diverged: its loss is 1e+308 from step 20 on",
         ),
         ({"metrics": SCORED.replace("0.5", "1e308")}, "induction must be between 0 and 1"),
         ({"metrics": SCORED.replace("0.1", "-0.1")}, "previous_token must be between 0 and 1"),
@@ -150,7 +150,7 @@ def test_only_the_runs_with_the_best_hyperparameters_of_the_last_search_are_comp
     (folder / "search.json").write_text(json.dumps(trials))
     sweep = read_folder(folder)
     assert [run.seed for run in sweep.runs] == [1]
-    assert sweep.notices == (f"{folder}/rope/seed0-a is from an earlier search; left out",)
+    assert sweep.notices == (f"{folder}/rope/seed0-a is not at the best of the last search; left out",)
     assert sweep.searched == ("optim.lr",)
 
 
@@ -158,7 +158,7 @@ def test_a_scheme_whose_trials_all_failed_keeps_no_run_of_an_earlier_search(tmp_
     folder = write(tmp_path)
     trials = [{"pos": "rope", "optim.lr": 9.0, "val_loss": None, "best": False, "seed": 9, "edge": []}]
     (folder / "search.json").write_text(json.dumps(trials))
-    with pytest.raises(UserError, match="seed0-a is from an earlier search; left out"):
+    with pytest.raises(UserError, match="seed0-a is not at the best of the last search; left out"):
         read_folder(folder)
 
 
@@ -170,7 +170,7 @@ def test_the_precision_that_a_run_had_is_part_of_its_setting(tmp_path):
 def test_a_loss_is_lost_from_the_first_step_at_which_it_is(tmp_path):
     metrics = METRICS.replace("4.0", "nan").replace("3.0", "nan")
     sweep = read_folder(write(tmp_path, metrics=metrics))
-    assert "the validation loss is nan from step 10 on" in sweep.notices[0]
+    assert "diverged: its loss is nan from step 10 on" in sweep.notices[0]
     assert len(sweep.diverged) == 1
 
 

@@ -52,7 +52,8 @@ def stops_at_a_nan_loss(folder: Path, rate: float) -> bool:
     toy = Toy(folder, more=(f"optim.lr={rate}", "optim.clip=1e30", "eval_every=5", "log_every=5"))
     told = toy.finish()
     named = " at step " in told.stderr and "with a learning rate of" in told.stderr
-    rows_are_numbers = all(math.isfinite(float(row["train_loss"])) for row in curve(toy.run()))
+    *rows, last = curve(toy.run())
+    rows_are_numbers = last["val_loss"] == "nan" and all(math.isfinite(float(row["train_loss"])) for row in rows)
     weights = [torch.load(file, weights_only=True)["state_dict"] for file in newest_first(toy.run() / "checkpoints")]
     numbers = all(weight.isfinite().all() for checkpoint in weights for weight in checkpoint.values())
     return told.returncode == 1 and named and told.stderr.count("\n") == 1 and rows_are_numbers and numbers

@@ -9,8 +9,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from posenc.errors import RunError
+from posenc.storage.csv_files import read_csv
 from posenc.training.metrics_writer import MetricsWriter
 from posenc.training.timer import Timer
+from tests.conftest import only
 
 LOSSES = (4.0, 2.0, 3.0)
 SYNCHRONISING = {"tolist", "item", "__float__", "__bool__", "tensor", "cpu"}
@@ -44,6 +46,7 @@ class Run:
         )
         strategy = SimpleNamespace(reduce=lambda losses, **_: 1.5 * losses)
         self.trainer: Any = SimpleNamespace(global_step=0, is_global_zero=False, strategy=strategy, world_size=2)
+        self.module.trainer = self.trainer
 
     def train(self, *losses: float, clock: Any = None, seconds: float = 0) -> None:
         for loss in torch.tensor(losses):
@@ -122,6 +125,8 @@ def test_a_validation_loss_that_is_nan_ends_the_run_before_it_is_saved(train, tm
     assert ended.stderr.count("\n") == 1
     assert "the validation loss is nan at step 1, with a learning rate of 1e+20" in ended.stderr
     assert not list(tmp_path.rglob("*.ckpt"))
+    (row,) = read_csv(only(tmp_path, "**/metrics.csv"))  # by which reports know that it has diverged
+    assert (row["step"], row["tokens"], row["val_loss"]) == ("1", str(4 * 64), "nan")
 
 
 def test_a_row_has_the_highest_score_of_each_kind(tmp_path):

@@ -114,7 +114,7 @@ def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run,
             step = int(attempt.curve["step"][lost][0])
             value = attempt.curve["val_loss"][lost][0]
             notices.append(
-                f"{attempt.name}: the validation loss is {value} from step {step} on; left out ({attempt.source})"
+                f"{attempt.name} diverged: its loss is {value} from step {step} on; left out ({attempt.source})"
             )
             diverged.append(attempt)
         else:

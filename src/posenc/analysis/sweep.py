@@ -137,18 +137,18 @@ def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]
 
 
 def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs of the current search, and notices for those of earlier ones."""
+    """The runs at the best of a search, if there is one, and notices for others, such as those of earlier searches."""
+    if not tried:
+        return tuple(runs), ()
     best = {trial["pos"]: {k: v for k, v in trial.items() if k not in NOT_SEARCHED} for trial in tried if trial["best"]}
-    failed = {trial["pos"] for trial in tried} - best.keys()
 
-    def current(run: Run) -> bool:
-        expected = best.get(run.scheme, {})
-        return run.scheme not in failed and all(
-            run.setting.get(key) == canonical(value) for key, value in expected.items()
+    def chosen(run: Run) -> bool:
+        return run.scheme in best and all(
+            run.setting.get(key) == canonical(value) for key, value in best[run.scheme].items()
         )
 
-    kept, others = [run for run in runs if current(run)], [run for run in runs if not current(run)]
-    return tuple(kept), tuple(f"{run.source} is from an earlier search; left out" for run in others)
+    kept, others = [run for run in runs if chosen(run)], [run for run in runs if not chosen(run)]
+    return tuple(kept), tuple(f"{run.source} is not at the best of the last search; left out" for run in others)
 
 
 def _command(file: Path) -> str:

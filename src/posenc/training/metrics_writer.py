@@ -143,12 +143,22 @@ class MetricsWriter(Callback):
     def _require_finite(self, what: str, value: float, step: int, pl_module: Any) -> None:
         if math.isfinite(value):
             return
+        if pl_module.trainer.is_global_zero:
+            self._record_divergence(step)
         saved = checkpoint_files.newest_first(self.directory.checkpoints)
         last = f"the last checkpoint is {saved[0].name}" if saved else "there is no checkpoint yet"
         raise RunError(
             f"the {what} is {value} at step {step}, with a learning rate of {pl_module.learning_rate(step):.3g}: "
             f"try a lower optim.lr; {last} in {self.directory.path}"
         )
+
+    def _record_divergence(self, step: int) -> None:
+        """Write a last row, so that reports count this run as diverged, not as unfinished; no run resumes from it."""
+        tokens, seconds = step * self.tokens_per_step, round(self._seconds_now(), 3)
+        row = {"step": step, "tokens": tokens, "seconds": seconds, "val_loss": math.nan}
+        self.file.append([row])
+        for logger in self.loggers:
+            logger.log_metrics(row)
 
     def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
         mean_losses = trainer.strategy.reduce(torch.stack(self._losses), reduce_op="mean")
