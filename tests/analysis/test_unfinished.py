@@ -46,12 +46,15 @@ def test_runs_still_going_are_compared_as_far_as_all_have_come():
 def test_runs_still_going_are_compared_from_four_validations_on(upto, compared):
     (panel,) = panels(sweep(*(run(scheme, 0, upto=upto, finished=False) for scheme in ("rope", "sinusoidal"))))
     assert bool(panel.rivals) == compared
-    assert ("fewer than 4 validations so far: no speed-up yet" in panel.notices) != compared
+    assert ("fewer than 4 validations: no speed-up can be computed" in panel.notices) != compared
 
 
-def test_a_finished_comparison_has_a_result_however_few_its_validations():
-    (panel,) = panels(sweep(*(run(scheme, 0, upto=30) for scheme in ("rope", "sinusoidal"))))
-    assert panel.rivals
+@pytest.mark.parametrize(("upto", "compared"), [(10, False), (20, True), (30, True)])
+def test_a_finished_comparison_has_a_result_unless_it_has_a_single_validation(upto, compared):
+    """Where both schemes reach whatever they reach."""
+    (panel,) = panels(sweep(*(run(scheme, 0, upto=upto) for scheme in ("rope", "sinusoidal"))))
+    assert bool(panel.rivals) == compared
+    assert ("fewer than 2 validations: no speed-up can be computed" in panel.notices) != compared
 
 
 def test_a_baseline_that_alone_is_finished_waits_for_the_others():

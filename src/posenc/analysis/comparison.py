@@ -19,7 +19,7 @@ BASELINE = "sinusoidal"
 """The default baseline."""
 
 MIN_VALIDATIONS = 4
-"""Minimum number of validations for unfinished runs to be compared."""
+"""Minimum number of validations for unfinished runs to be compared; finished ones need two, one is no curve."""
 
 TUNED = ("optim", "pos", "schedule")
 """Groups that a search may tune for each scheme; anything else must be the same for all."""
@@ -112,7 +112,8 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
 def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep, busy: bool) -> Panel:
     found = comparable_runs(runs, baseline, TUNED if sweep.search else ("pos",))
     validations = (len(run.curve["step"]) for of_scheme in found.kept.values() for run in of_scheme)
-    early = found.provisional and min(validations) < MIN_VALIDATIONS
+    fewest = MIN_VALIDATIONS if found.provisional else 2
+    early = fewest if min(validations) < fewest else None
     lost = {scheme: _diverged(sweep.diverged, of_scheme[0]) for scheme, of_scheme in found.kept.items()}
     shared = () if early else found.kept.get(baseline, ())
     own = [
@@ -154,13 +155,13 @@ def _diverged(diverged: Sequence[Run], run: Run) -> int:
     )
 
 
-def _not_compared(arms: Sequence[Arm], own: Sequence[Arm], baseline: str, early: bool) -> Iterator[str]:
-    """Why there is no speed-up, or no verdict; `own` are the comparable arms."""
+def _not_compared(arms: Sequence[Arm], own: Sequence[Arm], baseline: str, early: int | None) -> Iterator[str]:
+    """Why there is no speed-up, or no verdict; `own` are the comparable arms; some lack `early` validations."""
     if baseline not in {arm.scheme for arm in own}:
         others = ", ".join(arm.scheme for arm in arms)
         yield f"the baseline {baseline} is missing (found {others}): no speed-up can be computed"
     elif early:
-        yield f"fewer than {MIN_VALIDATIONS} validations so far: no speed-up yet"
+        yield f"fewer than {early} validations: no speed-up can be computed"
     else:
         for arm in own:
             if arm.headline is None:
