@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
+Distance = Annotated[int, Ge(1), Le(2**20)]  # in tokens; angle tables have as many positions
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Ge(0), Le(1)]

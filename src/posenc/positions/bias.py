@@ -3,17 +3,15 @@
 import math
 from bisect import bisect_left
 from functools import partial
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Le
 from torch import Tensor, nn
 
-from posenc.bounds import Positive, PositiveInt, at_least_one, positive
+from posenc.bounds import Distance, Positive, PositiveInt, at_least_one, positive
 from posenc.compat import without_autocast
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
-from posenc.positions.tables import POSITIONS, ExactTable
+from posenc.positions.tables import ExactTable
 
 
 def relative_positions(positions: Tensor) -> Tensor:
@@ -97,7 +95,7 @@ class T5(PositionScheme):
         self,
         heads: int,
         buckets: int = 32,
-        max_distance: Annotated[int, Le(POSITIONS)] = 128,
+        max_distance: Distance = 128,
         bidirectional: bool = False,
         head_dim: int = 1,
     ) -> None:
