@@ -185,7 +185,7 @@ HUGE_VALUES = [
     train(f"model.layers={10**12}", "the weights of model.layers=1000000000000, model.width=128"),
     train(f"attention=linear attention.features={10**12}", "this does not fit in memory: attention.head_dim=32"),
     train(f"attention=linear attention.features={10**30}", "this does not fit in memory: attention.head_dim=32"),
-    train(f"pos=t5 pos.max_distance={10**21}", f"pos.max_distance={10**21} must be at most 1048576"),
+    train(f"pos=t5 pos.max_distance={10**21}", f"pos.max_distance={10**21} must be at least 1 and at most 1048576"),
     train("trainer=ddp trainer.timeout=1e300", "trainer.timeout=1e+300 must be at least 1 and at most 10000000"),
     train("intervention=offset_bias intervention.strength=1e300", "intervention.strength=1e+300 must be at least"),
     train(f"context={2**20 + 1} batch_size=1", "is longer than the 1048576 positions that the scheme supports"),
@@ -290,6 +290,10 @@ WRONG_SWEEPS = [
     train("-m pos=none,rope hydra/launcher=slrum", "did you mean hydra/launcher=slurm"),
     train("-m seed=0,1 hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size=0 must be at least 1"),
     train("-m name=a,b", "name=a,b cannot be swept: the runs of a sweep are compared in one folder"),
+    train(
+        "-m experiment=smoke,kjv_long", "names the runs smoke and kjv_long: set name=, to compare them in one folder"
+    ),
+    train("-m data=text data.path=README.md,CONTRIBUTING.md", "names the runs README and CONTRIBUTING: set name="),
     train("-m +sweep=positions,families", "+sweep=positions,families cannot be swept: a sweep is one command"),
     train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),

@@ -27,6 +27,9 @@ SYNTAX_HINT = """arguments look like pos=rope or optim.lr=0.001; quote special c
 MAX_RUNS = 10_000
 """Maximum size of a sweep; more runs are probably a typo, and would fill the memory before the first one starts."""
 
+NAMING = ("experiment", "data", "data.path")
+"""The keys from which the name of a run may follow."""
+
 SWEPT = "hydra.sweeper.params."
 """Prefix of the keys that a sweep varies."""
 
@@ -240,7 +243,19 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     if runs > MAX_RUNS:
         raise UserError(f"this sweep has {runs:,} runs; the maximum is {MAX_RUNS:,}")
     swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
-    first = (f"{override.key_or_group}={values_of(override)[0]}" for override in swept)
-    values: Any = OmegaConf.to_container(composed(conf, [*fixed, *first])[0], resolve=True, throw_on_missing=True)
-    settings = check(values)
+    first = {override.key_or_group: values_of(override)[0] for override in swept}
+
+    def values(other: Mapping[str, str]) -> Any:
+        chosen = [*fixed, *(f"{key}={value}" for key, value in {**first, **other}.items())]
+        return OmegaConf.to_container(composed(conf, chosen)[0], resolve=True, throw_on_missing=True)
+
+    settings = check(values({}))
     check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)
+    for override in overrides:
+        if override.is_sweep_override() and override.key_or_group in NAMING:
+            names = dict.fromkeys(values({override.key_or_group: one})["name"] for one in values_of(override))
+            if len(names) > 1:
+                folders = " and ".join(names)
+                raise UserError(
+                    f"{override.input_line} names the runs {folders}: set name=, to compare them in one folder"
+                )

@@ -154,7 +154,7 @@ def start(
         _print_unavailable("is not installed" if missing else f"cannot be used ({_reason(error)})")
         return []
     options = (directory, settings, timeout, upload, artifact)
-    mode, why = os.environ.get("WANDB_MODE", "online"), ""
+    mode, why = os.environ.get("WANDB_MODE") or "online", ""
     try:
         if mode == "online":
             try:
