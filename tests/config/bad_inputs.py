@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.config.bad_commands import OTHER_COMMANDS
+from tests.config.bad_sweeps import FORGOTTEN_MULTIRUN, WRONG_SWEEPS
 from tests.config.bad_texts import WRONG_TEXTS
 from tests.config.wrong_input import Wrong, train
 
@@ -278,63 +279,6 @@ STRANGE_CALLS = [
     train("name=${oc.env:POSENC_SECRET}", "would write an environment variable into the run's files"),
     train('data=text name=env data.path="${oc.${name}:POSENC_SECRET}"', "interpolation type oc.env"),
     train('data=text data.path="${oc.${oc.decode:env}:POSENC_SECRET}"', "interpolation type oc.env"),
-]
-
-WRONG_SWEEPS = [
-    train("-m pos=none,rope sed=1,2", "sed is not a key; did you mean seed"),
-    train("-m pos=rope,sinusoidal pos.scale=1.0,2.0", "pos.scale is not a key with pos=rope: use separate sweeps"),
-    train("-m pos=none,rop", "pos=rop is not a choice; did you mean pos=rope"),
-    train("-m +sweep=position", "sweep=position is not a choice; did you mean sweep=positions"),
-    train("-m sweep=positions", "To append to your default list use +sweep=positions"),
-    train("-m +sweep=positions sed=1", "sed is not a key; did you mean seed"),
-    train("-m pos=none,rope hydra/launcher=slrum", "did you mean hydra/launcher=slurm"),
-    train("-m seed=0,1 hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size=0 must be at least 1"),
-    train("-m name=a,b", "name=a,b cannot be swept: the runs of a sweep are compared in one folder"),
-    train(
-        "-m experiment=smoke,kjv_long", "names the runs smoke and kjv_long: set name=, to compare them in one folder"
-    ),
-    train("-m data=text data.path=README.md,CONTRIBUTING.md", "names the runs README and CONTRIBUTING: set name="),
-    train("-m +sweep=positions,families", "+sweep=positions,families cannot be swept: a sweep is one command"),
-    train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
-    train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
-    train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),
-    train("-m experiment=tuned seed=1000", "seed=1000 is used by the search"),
-    train("-m experiment=tuned steps=10,20", "steps cannot be swept here"),
-    train("-m hydra/sweeper=best_against_best", "pos is missing: this search compares"),
-    train("-m hydra/launcher=joblib hydra.launcher.njobs=2", "did you mean hydra.launcher.n_jobs"),
-    train("-m hydra/launcher=slurm hydra.launcher.partion=gpu", "did you mean hydra.launcher.partition"),
-    train("-m hydra/launcher=joblib hydra.launcher.n_jobs=0", "hydra.launcher.n_jobs=0 must be at least 1"),
-    train("-m hydra/launcher=joblib hydra.launcher.n_jobs=two", "hydra.launcher.n_jobs=two must be at least 1"),
-    train("-m seed=range(0,1000000000)", "seed=range(0,1000000000) has too many values"),
-    train("-m seed=range(0,5,0)", "its step must not be 0"),
-    train("-m seed=range(0,nan)", "seed=range(0,nan) has too many values"),
-    train("-m seed=range(5,1)", "seed=range(5,1) has no values"),
-    train("-m seed=0,1,0", "seed=0,1,0 has duplicates"),
-    train("-m experiment=tuned hydra.sweeper.search_seed=x", "hydra.sweeper.search_seed=x must be an integer"),
-    train(f"-m experiment=tuned hydra.sweeper.search_seed={2**32}", "must be an integer at least 0 and below 2^32"),
-    train("-m experiment=tuned hydra.sweeper.params=null", "hydra.sweeper.params=None must be a mapping"),
-    train("-m experiment=tuned hydra.sweeper.grid=null", "hydra.sweeper.grid=None must list one or more values"),
-    train("-m experiment=tuned hydra.sweeper.grid={optim.lr:fast}", "must list one or more values for each key"),
-    train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[]}", "must list one or more values for each key"),
-    train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[inf]}", "cannot have inf for optim.lr: only numbers"),
-    train("-m hydra/sweeper=best_against_best +hydra.sweeper.grid={seed:[1]}", "grid={'seed': [1]} cannot vary seed"),
-    train("-m hydra.sweeper.params.seed=8", "hydra.sweeper.params.seed cannot be set: sweep with -m seed=..."),
-    train("-m experiment=tuned pos=rope +hydra.sweeper.grid={optim.rl:[1]}", "optim.rl is not a key with any pos"),
-    train("-m seed=range(0,200) context=range(4,200)", "this sweep has 39,200 runs; the maximum is 10,000"),
-    train("-m pos=glob(*)", "pos=glob(*) cannot be swept: list the values"),
-    train("-m optim.lr=interval(0,1)", "optim.lr=interval(0,1) cannot be swept: list the values"),
-]
-
-FORGOTTEN_MULTIRUN = [
-    train("seed=1,2", "seed=1,2 is a sweep: add -m"),
-    train("pos=rope,none", "pos=rope,none is a sweep: add -m"),
-    train("seed=range(0,3)", "seed=range(0,3) is a sweep: add -m"),
-    train("hydra/launcher=joblib", "hydra/launcher=joblib is a sweep: add -m"),
-    train("hydra/launcher=slurm experiment=smoke", "hydra/launcher=slurm is a sweep: add -m"),
-    train("hydra/sweeper=best_against_best", "hydra/sweeper=best_against_best is a sweep: add -m"),
-    train("+sweep=positions", "+sweep=positions is a sweep: add -m"),
-    train("experiment=tuned", "experiment=tuned is a sweep: add -m"),
-    train("experiment=families pos=rope", "experiment=families is a sweep: add -m"),
 ]
 
 WRONG: tuple[Wrong, ...] = (
