@@ -9,7 +9,7 @@ from scipy import stats
 
 from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow
 from posenc.analysis.run_key import BACKBONE, SEARCH
-from posenc.analysis.validation_error import Difference, differences
+from posenc.analysis.validation_error import differences
 from posenc.storage.csv_files import read_rows
 from tests.claim_map_pages import (
     CLAIMS,
@@ -31,31 +31,24 @@ SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
 FORMER = "base 10,000, learning rate 0.0015"
 """RoPE's arm with 157M tokens until its best trial had three seeds."""
 
-TESTS = 10
+RATE = "base 1,000,000, learning rate {}"
+"""Of settings of RoPE."""
+
+OLDER = "amplitude 0.1"
+"""The sinusoid's arm with 78.6M and 157M tokens until amplitude 0.2 had three seeds."""
+
+TESTS = 12
 """Of the order of the arms, for which each p is corrected."""
 
 BLOCKS = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
 
 
-def paired(tokens: int = LONGEST) -> Sequence[Difference]:
-    return [
-        one
-        for one in differences(*found(CORPUS), BLOCKS)
-        if one.pairs[0][0].tokens == tokens and one.pairs[0][0].pos == "sinusoidal"
-    ]
-
-
-def whole(one: Difference) -> dict[int, float]:
-    """The baseline's lead on the whole validation split, by seed."""
-    rows = {row.key: row.losses for row in BLOCKS}
-    return {own.seed: mean(rows[arm.key]) - mean(rows[own.key]) for own, arm in one.pairs}
-
-
-def leads(seeds: Sequence[int], tokens: int = LONGEST, setting: str = "") -> list[float]:
-    """Of the sinusoid over RoPE at the last validation, by seed; RoPE is its arm unless another setting is given."""
+def leads(seeds: Sequence[int], tokens: int = LONGEST, rope: str = "", sinusoid: str = "") -> list[float]:
+    """Of the sinusoid over RoPE at the last validation, by seed; each is its arm unless another setting is given."""
     backbone, alternatives = found(CORPUS)
-    others = alternatives[f"rope, {setting}"] if setting else ()
-    runs = [run for run in (*backbone, *alternatives["replication"], *others) if run.tokens == tokens]
+    chosen = [f"{pos}, {other}" for pos, other in (("rope", rope), ("sinusoidal", sinusoid)) if other]
+    others = [run for name in ("replication", *chosen) for run in alternatives[name]]
+    runs = [run for run in (*backbone, *others) if run.tokens == tokens]
     of = {(run.pos, run.seed): run.val_loss for run in runs}
     return [of["rope", seed] - of["sinusoidal", seed] for seed in seeds]
 
@@ -70,39 +63,39 @@ def p_of(values: Sequence[float]) -> float:
     return float(stats.ttest_1samp(values, 0).pvalue)
 
 
-def everywhere(tokens: int, base: str) -> dict[int, float]:
-    """The lead on the whole validation split, by seed, where it was measured; RoPE at the rates of the table."""
-    rate = 0.0015 if (tokens, base) == (2 * LONGEST, "10000") else 0.003
-    return {
-        seed: lead
-        for one in paired(tokens)
-        if (one.pairs[0][1].lr, one.pairs[0][1].base) == (rate, base)
-        for seed, lead in whole(one).items()
-    }
+FIRST, SECOND, THIRD = "0.0042, 1,000,000", "0.003, 1,000,000", "0.006, 1,000,000"
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "seeds", "tokens"),
+    ("tokens", "of_rope", "of_sinusoid", "seeds", "announced", "settings"),
     [
-        ("59.0M | 0.003, 1,000,000", "", SEEDS, 58_982_400),
-        ("78.6M | 0.0042, 1,000,000", "", SEEDS, LONGEST),
-        ("78.6M | 0.003, 1,000,000", "base 1,000,000, learning rate 0.003", SEEDS, LONGEST),
-        ("78.6M | 0.003, 100,000", "base 100,000", SEEDS, LONGEST),
-        ("78.6M | 0.003, 1,000", "base 1,000", SEEDS, LONGEST),
-        ("78.6M, replication | 0.003, 1,000", "", REPLICATION, LONGEST),
-        ("157M | 0.003, 1,000,000", "", SEEDS, 2 * LONGEST),
-        ("157M | 0.0015, 10,000", FORMER, SEEDS, 2 * LONGEST),
+        ("59.0M", SECOND, "0.003, 0.1", SEEDS, "no", {}),
+        ("78.6M", FIRST, "0.003, 0.2", SEEDS, "no", {}),
+        ("78.6M", FIRST, "0.0042, 0.1", SEEDS, "no", {"sinusoid": OLDER}),
+        ("78.6M", SECOND, "0.0042, 0.1", SEEDS, "no", {"rope": RATE.format("0.003"), "sinusoid": OLDER}),
+        ("78.6M", "0.003, 100,000", "0.0042, 0.1", SEEDS, "no", {"rope": "base 100,000", "sinusoid": OLDER}),
+        ("78.6M", "0.003, 1,000", "0.0042, 0.1", SEEDS, "no", {"rope": "base 1,000", "sinusoid": OLDER}),
+        ("78.6M, replication", "0.003, 1,000", "0.0042, 0.1", REPLICATION, "no", {}),
+        ("78.6M", THIRD, "0.0042, 0.1", range(6), "yes", {"rope": RATE.format("0.006"), "sinusoid": OLDER}),
+        ("157M", SECOND, "0.003, 0.2", SEEDS, "no", {}),
+        ("157M", SECOND, "0.003, 0.1", SEEDS, "no", {"sinusoid": OLDER}),
+        ("157M", "0.0015, 10,000", "0.003, 0.1", SEEDS, "yes", {"rope": FORMER, "sinusoid": OLDER}),
+        ("157M", THIRD, "0.003, 0.1", SEEDS, "yes", {"rope": RATE.format("0.006"), "sinusoid": OLDER}),
     ],
 )
-def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(name, setting, seeds, tokens):
-    values = leads(seeds, tokens, setting)
-    by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f').replace('-0.000', '0.000')}"
-    assert f"| {name} | {by_seed} | {statistics(values)} |" in COPYING
+def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(
+    tokens, of_rope, of_sinusoid, seeds, announced, settings
+):
+    budget = {"59.0M": 58_982_400, "157M": 2 * LONGEST}.get(tokens, LONGEST)
+    values = leads(seeds, budget, **settings)
+    of_seeds = cells(values, ".3f").replace("-0.000", "0.000")
+    setting = f"{tokens} | {of_rope} | {of_sinusoid} | {', '.join(map(str, seeds))}"
+    assert f"| {setting} | {of_seeds} | {statistics(values)} | {announced} |" in COPYING
 
 
 def statistics(values: Sequence[float]) -> str:
     """Mean, interval and p, as in a table."""
-    # "none of their ten tests is significant after correction"
+    # "none of their twelve tests is significant after correction"
     assert p_of(values) * TESTS > 0.05
     return f"{mean(values):.3f} ({interval(values)}) | {p_of(values):.3f} | {min(1, TESTS * p_of(values)):.3f}"
 
@@ -112,65 +105,44 @@ def test_with_how_many_seeds_each_arm_ends_lower_is_in_the_headline():
     assert of_seeds == [2, 2, 1]
     ends = "after 59M and 79M tokens the sinusoid ends lower with two of three seeds, after 157M RoPE does."
     assert ends in README
-    assert "none of their ten tests is significant after correction." in README
-
-
-@pytest.mark.parametrize(("name", "seeds", "tokens"), [("78.6M", range(6), LONGEST), ("157M", SEEDS, 2 * LONGEST)])
-def test_the_lead_over_rope_at_the_setting_of_its_best_trial_is_stated(name, seeds, tokens):
-    backbone, alternatives = found(CORPUS)
-    ropes = alternatives["rope, base 1,000,000, learning rate 0.006"]
-    runs = [*backbone, *alternatives["replication"]]
-    of = {run.seed: run.val_loss for run in runs if (run.pos, run.tokens) == ("sinusoidal", tokens)}
-    values = [run.val_loss - of[run.seed] for run in sorted(ropes, key=lambda run: run.seed) if run.tokens == tokens]
-    by_seed = f"{', '.join(map(str, seeds))} | {cells(values, '.3f')} | {statistics(values)}"
-    assert f"| {name} | 0.006, 1,000,000 | {by_seed} | yes |" in COPYING
+    assert "none of their twelve tests is significant after correction." in README
 
 
 def test_the_leads_are_in_the_results_and_beside_the_published_claims():
     first, again, longer = leads(SEEDS), leads(REPLICATION), leads(SEEDS, 2 * LONGEST)
-    former, of_rope = leads(SEEDS, 2 * LONGEST, FORMER), [-lead for lead in longer]
-    shorter = leads(SEEDS, 58_982_400)
+    shorter, of_rope = leads(SEEDS, 58_982_400), [-lead for lead in longer]
     assert f"After 59.0M tokens the sinusoid leads by {mean(shorter):.3f} nats ({interval(shorter)})." in RESULTS
     lead = f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})"
     assert lead in RESULTS
-    replication = (
-        "in a [replication](copying.md#the-order-of-the-arms) with three new seeds, where RoPE has base 1,000, by"
-    )
+    replication = "in a [replication](copying.md#the-order-of-the-arms) with three new seeds and earlier settings by"
     corrected = f"p = {TESTS * p_of(again):.2f} after correction"
     assert f"{replication} {mean(again):.3f} ({interval(again)}; {corrected})" in RESULTS
     assert f"After 157M RoPE leads by {mean(of_rope):.3f} ({interval(of_rope)})" in RESULTS
-    over_former = f"{mean(former):.3f} ({interval(former)}; p = {TESTS * p_of(former):.2f} after correction)"
-    assert f"until this one ended lower, 0.0015 with base 10,000, the sinusoid leads by {over_former}." in RESULTS
     nearer = [before - after for before, after in zip(first, longer, strict=True)]
     assert f"From 78.6M to 157M tokens RoPE gains {mean(nearer):.3f} nats on it ({interval(nearer)})" in RESULTS
-    of_six = [*leads(SEEDS, setting="base 1,000"), *again]
-    assert (
-        f"ends {min(of_six):.3f} to {max(of_six):.3f} nats below RoPE with base 1,000 (mean {mean(of_six):.3f})"
-        in CLAIMS
-    )
-    assert f"(mean {mean(of_rope):.3f} below, {interval(of_rope)})" in CLAIMS
+    by_seed = f"{cells(longer, '.3f')} (seeds 0 to 2; mean {mean(longer):.3f}, {interval(longer)})"
+    assert f"with 157M by {by_seed}" in CLAIMS
+    assert f"the sinusoid leads by {cells(first, '.3f')} (seeds 0 to 2; mean {mean(first):.3f})" in CLAIMS
 
 
 def test_what_was_not_planned_of_these_tests_is_stated():
-    together = [*leads(SEEDS, setting="base 1,000"), *leads(REPLICATION)]
+    together = [*leads(SEEDS, rope="base 1,000", sinusoid=OLDER), *leads(REPLICATION)]
     mean_of_six = f"{mean(together):.3f} ({interval(together)})"
     assert f"Over all six seeds of 78.6M with base 1,000 the mean is {mean_of_six}" in COPYING
-    measured = [*paired(), *paired(2 * LONGEST)]
-    in_training = {(own.key, arm.key): arm.val_loss - own.val_loss for one in measured for own, arm in one.pairs}
-    on_all = {(own.key, arm.key): whole(one)[own.seed] for one in measured for own, arm in one.pairs}
-    apart = max(abs(lead - on_all[pair]) for pair, lead in in_training.items())
-    assert f"the leads differ by at most {apart:.3f};" in COPYING
-    of_settings = [everywhere(LONGEST, base) for base in ("1000000", "100000", "1000")]
-    of_settings.append(everywhere(2 * LONGEST, "10000"))
-    groups = [[of[seed] for seed in seeds if seed in of] for of in of_settings for seeds in (SEEDS, REPLICATION)]
-    least = min(p_of(values) for values in groups if len(values) == len(SEEDS))
-    tests = f"{least:.3f}, or {2 * TESTS * least:.3f} corrected for ten tests on two measures"
-    assert f"the smallest p is {tests}" in COPYING
-    assert {f"{one.se:.3f}" for one in measured} == {"0.001"}
-    others = [leads(SEEDS, 2 * LONGEST, "learning rate 0.00075"), leads(SEEDS, setting="learning rate 0.006")]
+    (replicated,) = (one for one in differences(*found(CORPUS), BLOCKS) if one.pairs[0][0].pos == "sinusoidal")
+    of_all = {row.key: mean(row.losses) for row in BLOCKS}
+    lead = mean(of_all[rope.key] - of_all[sinusoid.key] for sinusoid, rope in replicated.pairs)
+    assert [sinusoid.seed for sinusoid, _ in replicated.pairs] == [*REPLICATION]
+    stated = f"the replication's mean lead is {lead:.3f}, with a standard error over the text of {replicated.se:.3f}"
+    assert stated in COPYING
+    left_out = [("learning rate 0.00075", 2 * LONGEST), ("learning rate 0.006", LONGEST)]
+    others = [leads(SEEDS, tokens, setting, OLDER) for setting, tokens in left_out]
     of_rate, of_base = (f"(p = {p_of(values):.3f})" for values in others)
     assert f"0.00075 with base 10,000 and 157M {of_rate} and 0.006 with base 1,000 and 78.6M {of_base};" in COPYING
-    assert min(map(p_of, others)) * (TESTS + 2) > 0.05  # "corrected for twelve tests none is significant"
+    assert min(map(p_of, others)) * (TESTS + 2) > 0.05  # "corrected for fourteen tests none is significant"
+    now = [leads(SEEDS, 2 * LONGEST, FORMER), leads(SEEDS, LONGEST, "base 1,000")]
+    of_former, of_first = (f"{mean(values):.3f} ({interval(values)}; p = {p_of(values):.3f})" for values in now)
+    assert f"0.0015 and base 10,000 (157M) by {of_former}, over 0.003 and base 1,000 (78.6M) by {of_first}" in COPYING
 
 
 def test_the_sd_over_seeds_is_stated():
@@ -193,19 +165,10 @@ def of_arms(tokens: int, seeds: Sequence[int]) -> list[tuple[CopyingRow, Copying
         (row.pos, row.lr, row.scale, row.base, row.seed, row.tokens): row for row in COPIED if row.setting == BACKBONE
     }
     rate = {LONGEST: 0.0042, 2 * LONGEST: 0.003}[tokens]
-    arms = {seed: (0.003, "", "1000") if seed in REPLICATION else (rate, "", "1000000") for seed in seeds}
-    return [
-        (rows["sinusoidal", rate, "0.1", "10000", seed, tokens], rows["rope", *arm, seed, tokens])
-        for seed, arm in arms.items()
-    ]
-
-
-def test_the_sinusoid_copies_least_where_its_lead_is_smallest():
-    six = [*SEEDS, *REPLICATION]
-    gains = [sinusoid.first - sinusoid.second for sinusoid, _ in of_arms(LONGEST, six)]
-    of_least = [sorted(six, key=values.__getitem__)[:2] for values in (gains, leads(six))]
-    assert set(of_least[0]) == set(of_least[1])
-    assert "The two of the sinusoid's six seeds that copy least have the smallest leads." in COPYING
+    arms = ("sinusoidal", 0.003, "0.2", "10000"), ("rope", rate, "", "1000000")
+    replicated = ("sinusoidal", 0.0042, "0.1", "10000"), ("rope", 0.003, "", "1000")
+    pairs = [(seed, replicated if seed in REPLICATION else arms) for seed in seeds]
+    return [(rows[*sinusoid, seed, tokens], rows[*rope, seed, tokens]) for seed, (sinusoid, rope) in pairs]
 
 
 @pytest.mark.parametrize(
@@ -225,15 +188,26 @@ def test_where_the_lead_is_is_stated_seed_by_seed(column, name):
     assert f"| {name} | {' | '.join(by_budget)} |" in COPYING
 
 
-def test_every_sinusoidal_run_copies_and_the_learned_tables_that_copy_end_above_rope():
+def test_which_sinusoidal_runs_copy_and_that_the_learned_tables_that_copy_end_above_rope():
     gains = {row.key: row.first - row.second for row in COPIED if row.setting in (BACKBONE, SEARCH)}
     runs = [run for run in STUDY.on(CORPUS) if run.key in gains and run.tokens >= LONGEST]
     sinusoids = [gains[run.key] for run in runs if run.pos == "sinusoidal"]
-    of_all = f"{-min(sinusoids):.2f} to {-max(sinusoids):.2f} in all {len(sinusoids)} runs"
+    silent, most = sorted(sinusoids)[:2], sorted(sinusoids)[2:]
+    of_all = f"{-most[0]:.2f} to {-most[-1]:.2f} in {len(most)} of {len(sinusoids)} runs"
     assert f"The sinusoid copies at every rate and amplitude tried: {of_all}" in COPYING
-    assert min(sinusoids) > 0.2
-    assert "Every sinusoidal run measured there copies" in README
-    assert f"All {len(sinusoids)} sinusoidal runs of these lengths that were measured copy" in RESULTS
+    assert silent[1] < 0.045 < 0.2 < most[0]
+    exceptions = sorted(
+        (run for run in runs if run.pos == "sinusoidal" and gains[run.key] in silent), key=lambda run: run.seed
+    )
+    assert {(run.lr, run.scale, run.tokens) for run in exceptions} == {(0.006, "0.1", LONGEST)}
+    ends = listed((run.val_loss for run in exceptions), 3)
+    of_two = f"({cells((-gains[run.key] for run in exceptions), '.2f')}) end at {ends}"
+    seeds = listed((run.seed for run in exceptions), 0)
+    assert f"The other two, at 0.006 with amplitude 0.1 and seeds {seeds} {of_two}," in COPYING
+    ropes = [run.val_loss for run in runs if (run.pos, run.tokens) == ("rope", LONGEST)]
+    assert min(run.val_loss for run in exceptions) > max(ropes)  # "above every run of RoPE"
+    assert f"{len(most)} of {len(sinusoids)} sinusoidal runs measured there copy" in README
+    assert f"Of the {len(sinusoids)} sinusoidal runs of these lengths that were measured {len(most)} copy" in RESULTS
     rope = {run.seed: run.val_loss for run in found(CORPUS)[0] if (run.pos, run.tokens) == ("rope", LONGEST)}
     copying = [run for run in runs if run.pos == "learned" and gains[run.key] > 0.2]
     others = [run.val_loss for run in runs if run.pos == "learned" and run not in copying]

@@ -14,13 +14,13 @@ def test_where_the_sinusoid_overtakes_rope_within_the_runs_is_stated():
     losses: dict[tuple, dict[int, float]] = {}
     for row in read_rows(FOLDER / "curves.csv", CurveRow):
         if (row.corpus, row.setting, row.tokens) == (CORPUS, BACKBONE, LONGEST):
-            run = (row.pos, row.lr, row.base, row.seed)
+            run = (row.pos, row.lr, row.scale or row.base, row.seed)
             losses.setdefault(run, {})[row.at_tokens] = row.val_loss
 
     def overtaken(lr: float, base: str, seed: int) -> str:
         """The tokens at the last crossing, between two validations on a straight line."""
         gaps = [
-            (own - losses["sinusoidal", 0.0042, "10000", seed][tokens], tokens)
+            (own - losses["sinusoidal", 0.003, "0.2", seed][tokens], tokens)
             for tokens, own in losses["rope", lr, base, seed].items()
         ]
         *_, ((ahead, first), (behind, then)) = (
@@ -35,7 +35,7 @@ def test_where_the_sinusoid_overtakes_rope_within_the_runs_is_stated():
 
 def test_the_lead_within_the_longest_runs_is_stated_at_three_times():
     curves: dict[tuple[str, int], dict[int, float]] = {}
-    arms = ("rope", "", "1000000"), ("sinusoidal", "0.1", "10000")
+    arms = ("rope", "", "1000000"), ("sinusoidal", "0.2", "10000")
     for row in read_rows(FOLDER / "curves.csv", CurveRow):
         of_budget = (row.corpus, row.setting, row.tokens, row.lr) == (CORPUS, BACKBONE, 2 * LONGEST, 0.003)
         if of_budget and (row.pos, row.scale, row.base) in arms:
