@@ -42,6 +42,9 @@ TRAIN = "train.py runs={runs} logger=csv"
 BASE = "model=base trainer.compile=true batch_size=32 context=1024 tokenizer=bpe tokenizer.vocab_size=50257"
 MAP = "experiment=claim_map_base data.path={data}"
 PEERS = "benchmarks/peers.py --model base --context 1024 --batch 32 --compile --rounds 5 --only"
+OTHERS = {"x_transformers": "x-transformers, flash", "llama": "Llama, SDPA", "gpt_neox": "GPTNeoX, SDPA"}
+"""Parts of their own, since each compiles its model and ours for a minute."""
+
 GPU_TESTS = "-m pytest -q -n 4 -W default -o addopts=--import-mode=importlib tests/training/test_gpu.py -k 'not bf16'"
 """Without the tests that the parts `precision` and `precision_compiled` cover, without the options of plugins, and with
 warnings: Inductor's and Triton's are not ours."""
@@ -70,9 +73,9 @@ PARTS = (
     Part("peers_litgpt", 330, "1.2x litgpt; memory <= 0.7x that of its whole logits", ROWS,
          (f"{PEERS} litgpt 'posenc, whole'",),
          ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only posenc",)),
-    Part("peers_others", 400, "1.2x each", ROWS,
-         (f"{PEERS} 'x-transformers, flash' 'Llama, SDPA' 'GPTNeoX, SDPA'",),
-         ("benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only 'Llama, SDPA'",)),
+    *(Part(f"peers_{name}", 200, f"1.2x {other}", ROWS, (f"{PEERS} '{other}'",),
+           (f"benchmarks/peers.py --device cpu --context 8 --batch 1 --rounds 1 --steps 1 --only '{other}'",))
+      for name, other in OTHERS.items()),
     Part("sweep", 160, "<= 2 min", NO_LINE, (f"{TRAIN} -m {SWEPT}",), (f"{TRAIN} -m {TOY} pos=rope seed=0",)),
     Part("compiled", 120, "a default run takes longer compiled", r"^ +(?:speed|time) .*",
          (f"{TRAIN} name=uncompiled", f"{TRAIN} name=compiled trainer.compile=true"), (f"{TRAIN} {TOY}",)),
