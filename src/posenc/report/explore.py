@@ -37,8 +37,8 @@ class _ReportRow(TypedDict):
 
 
 Arm = dict[str, Any]
-"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (in tokens) and y; of seeds
-enough for a verdict also low and high."""
+"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (the tokens of its validations, in the
+page the number of their list) and y; of seeds enough for a verdict also low and high."""
 
 
 def html(results: Path, conf: Path) -> str:
@@ -52,7 +52,9 @@ def html(results: Path, conf: Path) -> str:
     if not arms:
         raise UserError(f"--results={results} has no curves.csv of a scheme")
     style = {scheme: look.on_a_page for scheme, look in looks(schemes).items()}
-    data = {"looks": style, "measured": arms}
+    # Most curves have the same validations: each list of them is in the page once.
+    grids = list(dict.fromkeys(arm["x"] for arm in arms))
+    data = {"looks": style, "grids": grids, "measured": [{**arm, "x": grids.index(arm["x"])} for arm in arms]}
     return render("explore.html.j2", ("chart.js", "schemes.js", "explore.js"), data)
 
 
@@ -130,4 +132,4 @@ def _curve(rows: Sequence[CurveRow]) -> dict[str, Any]:
     found = band(shared, [mean([curve[tokens] for curve in seeds.values()]) for tokens in shared])
     interval = {"low": found.low, "high": found.high} if len(seeds) >= SEEDS_FOR_A_VERDICT else {}
     lines = {name: [round(float(loss), 4) for loss in line] for name, line in {"y": found.middle, **interval}.items()}
-    return {"seeds": sorted(seeds), "x": shared, **lines}
+    return {"seeds": sorted(seeds), "x": tuple(shared), **lines}

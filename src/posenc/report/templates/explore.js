@@ -67,7 +67,7 @@ const LOGITS = (() => {
     r2: { label: "r₂", low: 0.01, high: 1, start: 0.5, log: true },
   };
   const NAMES = { scale: "amplitude", kept: "planes kept", max_distance: "longest distance" };
-  const { looks: LOOKS, measured: MEASURED } = JSON.parse(document.getElementById("data").textContent);
+  const { looks: LOOKS, grids: GRIDS, measured: MEASURED } = JSON.parse(document.getElementById("data").textContent);
   const form = document.getElementById("controls");
   const [chosen, measuredIn, named] = ["scheme", "measured", "named"].map((id) => document.getElementById(id));
   let seed = 1;
@@ -101,7 +101,7 @@ const LOGITS = (() => {
     return arms.sort((one, other) => order(one).map((number, at) => number - order(other)[at]).find((gap) => Math.abs(gap) > 1e-9) ?? 0);
   }
 
-  const curve = (arm, width) => ({ ...LOOKS[arm.name], name: arm.name, x: arm.x.map((tokens) => tokens / 1e6), y: arm.y, low: width > 2 ? arm.low : undefined, high: arm.high, width });
+  const curve = (arm, width) => ({ ...LOOKS[arm.name], name: arm.name, x: GRIDS[arm.x].map((tokens) => tokens / 1e6), y: arm.y, low: width > 2 ? arm.low : undefined, high: arm.high, width });
 
   // The best arm of every other scheme in the same experiment.
   function beside(arm) {
