@@ -100,8 +100,7 @@ def resident(tokens: Tokens, device: torch.device) -> Tensor:
 def gather_resident(ids: Tensor, starts: np.ndarray, window: int) -> Tensor:
     """As `gather`, on the device of ids; only the starts are copied there."""
     first = torch.from_numpy(starts).to(ids.device, non_blocking=True)
-    windows = ids[first[:, None] + torch.arange(window, device=ids.device)].long()
-    return windows & (256 ** ids.element_size() - 1)
+    return ids.unfold(0, window, 1)[first].long() & (256 ** ids.element_size() - 1)
 
 
 def validation_windows(tokens: Tokens, count: int, window: int) -> Tensor:
