@@ -1,13 +1,15 @@
 """What the pages say of the longest runs, where the sinusoid leads and copies, is in the committed results."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from operator import attrgetter
 from statistics import mean, stdev
 
 import pytest
 from scipy import stats
 
-from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow
+from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.validation_error import differences
 from posenc.storage.csv_files import read_rows
@@ -37,20 +39,43 @@ RATE = "base 1,000,000, learning rate {}"
 OLDER = "amplitude 0.1"
 """The sinusoid's arm with 78.6M and 157M tokens until amplitude 0.2 had three seeds."""
 
-TESTS = 12
-"""Of the order of the arms, for which each p is corrected."""
+BUDGETS = {"59.0M": 58_982_400, "78.6M": LONGEST, "78.6M, replication": LONGEST, "157M": 2 * LONGEST}
+
+FIRST, SECOND, THIRD = "0.0042, 1,000,000", "0.003, 1,000,000", "0.006, 1,000,000"
+
+ORDERS = [
+    ("59.0M", SECOND, "0.003, 0.1", SEEDS, "no", {}),
+    ("78.6M", FIRST, "0.003, 0.2", SEEDS, "no", {}),
+    ("78.6M", FIRST, "0.0042, 0.1", SEEDS, "no", {"sinusoid": OLDER}),
+    ("78.6M", SECOND, "0.0042, 0.1", SEEDS, "no", {"rope": RATE.format("0.003"), "sinusoid": OLDER}),
+    ("78.6M", "0.003, 100,000", "0.0042, 0.1", SEEDS, "no", {"rope": "base 100,000", "sinusoid": OLDER}),
+    ("78.6M", "0.003, 1,000", "0.0042, 0.1", SEEDS, "no", {"rope": "base 1,000", "sinusoid": OLDER}),
+    ("78.6M, replication", "0.003, 1,000", "0.0042, 0.1", REPLICATION, "no", {}),
+    ("78.6M", THIRD, "0.0042, 0.1", range(6), "yes", {"rope": RATE.format("0.006"), "sinusoid": OLDER}),
+    ("157M", SECOND, "0.003, 0.2", SEEDS, "no", {}),
+    ("157M", SECOND, "0.003, 0.1", SEEDS, "no", {"sinusoid": OLDER}),
+    ("157M", "0.0015, 10,000", "0.003, 0.1", SEEDS, "yes", {"rope": FORMER, "sinusoid": OLDER}),
+    ("157M", THIRD, "0.003, 0.1", SEEDS, "yes", {"rope": RATE.format("0.006"), "sinusoid": OLDER}),
+]
+"""Tests of the order of the arms: a row of the table each. Each p is corrected for their number."""
 
 BLOCKS = [row for row in read_rows(FOLDER / "blocks.csv", BlockRow) if row.corpus == CORPUS]
 
 
-def leads(seeds: Sequence[int], tokens: int = LONGEST, rope: str = "", sinusoid: str = "") -> list[float]:
+def leads(
+    seeds: Sequence[int],
+    tokens: int = LONGEST,
+    rope: str = "",
+    sinusoid: str = "",
+    loss: Callable[[Result], float] = attrgetter("val_loss"),
+) -> list[float]:
     """Of the sinusoid over RoPE at the last validation, by seed; each is its arm unless another setting is given."""
     backbone, alternatives = found(CORPUS)
     chosen = [f"{pos}, {other}" for pos, other in (("rope", rope), ("sinusoidal", sinusoid)) if other]
     others = [run for name in ("replication", *chosen) for run in alternatives[name]]
     runs = [run for run in (*backbone, *others) if run.tokens == tokens]
-    of = {(run.pos, run.seed): run.val_loss for run in runs}
-    return [of["rope", seed] - of["sinusoidal", seed] for seed in seeds]
+    of = {(run.pos, run.seed): run for run in runs}
+    return [loss(of["rope", seed]) - loss(of["sinusoidal", seed]) for seed in seeds]
 
 
 def interval(values: Sequence[float]) -> str:
@@ -63,48 +88,30 @@ def p_of(values: Sequence[float]) -> float:
     return float(stats.ttest_1samp(values, 0).pvalue)
 
 
-FIRST, SECOND, THIRD = "0.0042, 1,000,000", "0.003, 1,000,000", "0.006, 1,000,000"
-
-
-@pytest.mark.parametrize(
-    ("tokens", "of_rope", "of_sinusoid", "seeds", "announced", "settings"),
-    [
-        ("59.0M", SECOND, "0.003, 0.1", SEEDS, "no", {}),
-        ("78.6M", FIRST, "0.003, 0.2", SEEDS, "no", {}),
-        ("78.6M", FIRST, "0.0042, 0.1", SEEDS, "no", {"sinusoid": OLDER}),
-        ("78.6M", SECOND, "0.0042, 0.1", SEEDS, "no", {"rope": RATE.format("0.003"), "sinusoid": OLDER}),
-        ("78.6M", "0.003, 100,000", "0.0042, 0.1", SEEDS, "no", {"rope": "base 100,000", "sinusoid": OLDER}),
-        ("78.6M", "0.003, 1,000", "0.0042, 0.1", SEEDS, "no", {"rope": "base 1,000", "sinusoid": OLDER}),
-        ("78.6M, replication", "0.003, 1,000", "0.0042, 0.1", REPLICATION, "no", {}),
-        ("78.6M", THIRD, "0.0042, 0.1", range(6), "yes", {"rope": RATE.format("0.006"), "sinusoid": OLDER}),
-        ("157M", SECOND, "0.003, 0.2", SEEDS, "no", {}),
-        ("157M", SECOND, "0.003, 0.1", SEEDS, "no", {"sinusoid": OLDER}),
-        ("157M", "0.0015, 10,000", "0.003, 0.1", SEEDS, "yes", {"rope": FORMER, "sinusoid": OLDER}),
-        ("157M", THIRD, "0.003, 0.1", SEEDS, "yes", {"rope": RATE.format("0.006"), "sinusoid": OLDER}),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "of_rope", "of_sinusoid", "seeds", "announced", "settings"), ORDERS)
 def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(
     tokens, of_rope, of_sinusoid, seeds, announced, settings
 ):
-    budget = {"59.0M": 58_982_400, "157M": 2 * LONGEST}.get(tokens, LONGEST)
-    values = leads(seeds, budget, **settings)
+    values = leads(seeds, BUDGETS[tokens], **settings)
     of_seeds = cells(values, ".3f").replace("-0.000", "0.000")
     setting = f"{tokens} | {of_rope} | {of_sinusoid} | {', '.join(map(str, seeds))}"
     assert f"| {setting} | {of_seeds} | {statistics(values)} | {announced} |" in COPYING
+    assert "| p | p, twelve tests |" in COPYING
+    assert len(ORDERS) == 12
 
 
 def statistics(values: Sequence[float]) -> str:
     """Mean, interval and p, as in a table."""
     # "none of their twelve tests is significant after correction"
-    assert p_of(values) * TESTS > 0.05
-    return f"{mean(values):.3f} ({interval(values)}) | {p_of(values):.3f} | {min(1, TESTS * p_of(values)):.3f}"
+    assert p_of(values) * len(ORDERS) > 0.05
+    return f"{mean(values):.3f} ({interval(values)}) | {p_of(values):.3f} | {min(1, len(ORDERS) * p_of(values)):.3f}"
 
 
 def test_with_how_many_seeds_each_arm_ends_lower_is_in_the_headline():
     of_seeds = [sum(lead > 0 for lead in leads(SEEDS, tokens)) for tokens in (58_982_400, LONGEST, 2 * LONGEST)]
     assert of_seeds == [2, 2, 1]
-    ends = "after 59M and 79M tokens the sinusoid ends lower with two of three seeds, after 157M RoPE does."
-    assert ends in README
+    ends = "after 59M and 79M tokens the sinusoid ends lower with two of three seeds, after 157M RoPE does, and the"
+    assert f"{ends} means differ by {abs(mean(leads(SEEDS, 2 * LONGEST))):.3f} nats." in README
     assert "none of their twelve tests is significant after correction." in README
 
 
@@ -115,48 +122,70 @@ def test_the_leads_are_in_the_results_and_beside_the_published_claims():
     lead = f"After 78.6M tokens the sinusoid leads by {mean(first):.3f} nats (95 % interval {interval(first)})"
     assert lead in RESULTS
     replication = "in a [replication](copying.md#the-order-of-the-arms) with three new seeds and earlier settings by"
-    corrected = f"p = {TESTS * p_of(again):.2f} after correction"
+    corrected = f"p = {len(ORDERS) * p_of(again):.2f} after correction"
     assert f"{replication} {mean(again):.3f} ({interval(again)}; {corrected})" in RESULTS
     assert f"After 157M RoPE leads by {mean(of_rope):.3f} ({interval(of_rope)})" in RESULTS
     nearer = [before - after for before, after in zip(first, longer, strict=True)]
     assert f"From 78.6M to 157M tokens RoPE gains {mean(nearer):.3f} nats on it ({interval(nearer)})" in RESULTS
-    by_seed = f"{cells(longer, '.3f')} (seeds 0 to 2; mean {mean(longer):.3f}, {interval(longer)})"
-    assert f"with 157M by {by_seed}" in CLAIMS
-    assert f"the sinusoid leads by {cells(first, '.3f')} (seeds 0 to 2; mean {mean(first):.3f})" in CLAIMS
+    ends = f"ends {first[0]:.3f} and {first[1]:.3f} below and {-first[2]:.3f} above RoPE (seeds 0 to 2; mean"
+    assert f"{ends} {mean(first):.3f} below, {interval(first)})" in CLAIMS
+    ends = f"{-longer[0]:.3f} above, {longer[1]:.3f} below and {-longer[2]:.3f} above (mean {-mean(longer):.3f} above,"
+    assert f"with 157M {ends} {interval(of_rope)})" in CLAIMS
+    assert f"by {mean(again):.3f} ({interval(again)})" in CLAIMS
 
 
 def test_what_was_not_planned_of_these_tests_is_stated():
     together = [*leads(SEEDS, rope="base 1,000", sinusoid=OLDER), *leads(REPLICATION)]
     mean_of_six = f"{mean(together):.3f} ({interval(together)})"
     assert f"Over all six seeds of 78.6M with base 1,000 the mean is {mean_of_six}" in COPYING
-    (replicated,) = (one for one in differences(*found(CORPUS), BLOCKS) if one.pairs[0][0].pos == "sinusoidal")
     of_all = {row.key: mean(row.losses) for row in BLOCKS}
-    lead = mean(of_all[rope.key] - of_all[sinusoid.key] for sinusoid, rope in replicated.pairs)
-    assert [sinusoid.seed for sinusoid, _ in replicated.pairs] == [*REPLICATION]
-    stated = f"the replication's mean lead is {lead:.3f}, with a standard error over the text of {replicated.se:.3f}"
-    assert stated in COPYING
+    apart, of_split = [], []
+    for tokens, _, _, seeds, _, settings in ORDERS:
+        with suppress(KeyError):  # not measured
+            given = (seeds, BUDGETS[tokens])
+            of_split.append(leads(*given, **settings, loss=lambda run: of_all[run.key]))
+            apart += [abs(a - b) for a, b in zip(of_split[-1], leads(*given, **settings), strict=True)]
+    measured = f"measured for {len(of_split)} of the former orders, the leads differ by at most {max(apart):.3f};"
+    least = min(map(p_of, of_split))
+    assert f"{measured} the smallest p is {least:.3f}" in COPYING
+    assert f"({2 * len(ORDERS) * least:.3f} corrected for twelve tests on two measures)" in COPYING
+    (replicated,) = (one for one in differences(*found(CORPUS), BLOCKS) if one.pairs[0][0].pos == "sinusoidal")
+    assert f"The standard error of a lead over the text is {replicated.se:.3f}" in COPYING
     left_out = [("learning rate 0.00075", 2 * LONGEST), ("learning rate 0.006", LONGEST)]
     others = [leads(SEEDS, tokens, setting, OLDER) for setting, tokens in left_out]
     of_rate, of_base = (f"(p = {p_of(values):.3f})" for values in others)
     assert f"0.00075 with base 10,000 and 157M {of_rate} and 0.006 with base 1,000 and 78.6M {of_base};" in COPYING
-    assert min(map(p_of, others)) * (TESTS + 2) > 0.05  # "corrected for fourteen tests none is significant"
-    now = [leads(SEEDS, 2 * LONGEST, FORMER), leads(SEEDS, LONGEST, "base 1,000")]
-    of_former, of_first = (f"{mean(values):.3f} ({interval(values)}; p = {p_of(values):.3f})" for values in now)
-    assert f"0.0015 and base 10,000 (157M) by {of_former}, over 0.003 and base 1,000 (78.6M) by {of_first}" in COPYING
+    assert min(map(p_of, others)) * (len(ORDERS) + 2) > 0.05  # "corrected for fourteen tests none is significant"
+
+
+def test_how_the_sinusoid_s_arms_compare_with_the_former_settings_of_rope_is_stated():
+    high, low, slow = RATE.format("0.006"), RATE.format("0.003"), "learning rate 0.006"
+    of_longest = [leads(SEEDS, rope=setting) for setting in (low, "base 100,000", "base 1,000", slow, high)]
+    of_double = [leads(SEEDS, 2 * LONGEST, setting) for setting in (FORMER, "learning rate 0.00075", high)]
+    all_leads = [*of_longest, *of_double]
+    p, means = sorted(map(p_of, all_leads)), sorted(map(mean, all_leads))
+    assert len(p) == 8
+    assert p[0] * (len(ORDERS) + len(p)) > 0.05  # "none is significant when corrected for all twenty tests"
+    stated = f"by {means[0]:.3f} to {means[-1]:.3f} in the mean (p = {p[0]:.3f} to {p[-1]:.2f}; "
+    assert f"over each of RoPE's eight other settings with these seeds, {stated}" in COPYING
 
 
 def test_the_sd_over_seeds_is_stated():
-    runs = [run for run in STUDY.on(CORPUS) if run.tokens == LONGEST and run.scale in ("", "0.1")]
-    of = {(run.pos, run.base, run.lr, run.seed): run.val_loss for run in runs}
-
-    arms = ("rope", "1000", 0.003), ("rope", "1000", 0.006), ("sinusoidal", "10000", 0.0042)
-    sds = [stdev(of[*arm, seed] for seed in (*range(6), 100) if (*arm, seed) in of) for arm in arms]
-    spread = f"is {min(sds):.4f} to {max(sds):.3f} with the sinusoid and with RoPE where no run copies"
+    of: dict[tuple, list[float]] = {}
+    for run in STUDY.on(CORPUS):
+        if run.tokens == LONGEST and run.setting in (BACKBONE, SEARCH):
+            of.setdefault((run.pos, run.lr, run.scale or run.base), []).append(run.val_loss)
+    of_sinusoid = [("sinusoidal", 0.003, "0.2"), ("sinusoidal", 0.0042, "0.1")]
+    alike = [("rope", 0.003, "1000"), ("rope", 0.006, "1000"), *of_sinusoid]
+    sds, (arm, fast, mixed) = (
+        [stdev(of[setting]) for setting in settings]
+        for settings in (alike, [("rope", 0.0042, "1000000"), ("rope", 0.006, "1000000"), ("sinusoidal", 0.006, "0.1")])
+    )
+    assert {len(of[setting]) for setting in alike} == {3, 4, 7}
+    spread = f"is {min(sds):.4f} to {max(sds):.4f} where all runs copy or none does (3 to 7 seeds)"
     assert f"The SD over seeds {spread}" in COPYING
-    copying = ("rope", "1000000", 0.0042), ("rope", "1000000", 0.006)
-    wide = {f"{stdev(of[*arm, seed] for seed in (*range(6), 100) if (*arm, seed) in of):.3f}" for arm in copying}
-    assert f"but {wide.pop()} with RoPE's arm and, at 0.006, with base 1,000,000" in COPYING
-    assert not wide
+    assert f"{min(arm, fast):.3f} to {mixed:.3f} where only some do" in COPYING
+    assert max(sds) < min(arm, fast) < max(arm, fast) < mixed
 
 
 def of_arms(tokens: int, seeds: Sequence[int]) -> list[tuple[CopyingRow, CopyingRow]]:
@@ -201,7 +230,7 @@ def test_which_sinusoidal_runs_copy_and_that_the_learned_tables_that_copy_end_ab
     )
     assert {(run.lr, run.scale, run.tokens) for run in exceptions} == {(0.006, "0.1", LONGEST)}
     ends = listed((run.val_loss for run in exceptions), 3)
-    of_two = f"({cells((-gains[run.key] for run in exceptions), '.2f')}) end at {ends}"
+    of_two = f"({cells((-gains[run.key] for run in exceptions), '.2f')}), do not, and end at {ends}"
     seeds = listed((run.seed for run in exceptions), 0)
     assert f"The other two, at 0.006 with amplitude 0.1 and seeds {seeds} {of_two}," in COPYING
     ropes = [run.val_loss for run in runs if (run.pos, run.tokens) == ("rope", LONGEST)]

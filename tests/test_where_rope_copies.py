@@ -48,17 +48,21 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
 
     above, *below = sorted(-lead(row) for row in copying)
     assert above < 0 < below[0]
-    stated = f"Ten of these eleven end below the sinusoid with the same seed, by {below[0]:.3f} to {below[-1]:.3f} nats"
+    stated = "Ten of these eleven end below every sinusoid of the same seed and budget, "
+    stated += f"by {below[0]:.3f} to {below[-1]:.3f} nats"
     assert (len(below), len(copying)) == (10, 11)
-    assert f"{stated}, one {-above:.3f} above it." in COPYING
-    (exception,) = (row for row in others if lead(row) < -0.001)
-    assert f"only one, which copies a little ({exception.second - exception.first:.2f}), ends more" in COPYING
+    assert f"{stated}, one {-above:.3f} above the lowest." in COPYING
+    (exception,) = (row for row in others if lead(row) < 0)
+    assert f"only one, which copies a little ({exception.second - exception.first:.2f}), ends below" in COPYING
     fresh = [row for row in large if row.seed != 100]
     spelled = {5: "five", 18: "eighteen"}
     of_fresh = f"{spelled[sum(row in copying for row in fresh)]} of {spelled[len(fresh)]} with other seeds;"
     assert f"There {len(copying)} of {len(large)} runs copy, six of eleven with seed 100 and" in COPYING
     assert f"{of_fresh} with a smaller base none of {len(rows) - len(large)} (" in COPYING
-    assert f"RoPE copies in {len(copying)} of {len(rows)}, and ten of these end below the sinusoid." in README
+    assert (
+        f"RoPE copies in {len(copying)} of {len(rows)}, and ten of these end below every sinusoid of the same seed."
+        in README
+    )
     assert f"and {len(copying)} of the {len(rows)} of RoPE with all channels rotated in all layers," in RESULTS
     assert f"{stated}." in RESULTS
 

@@ -195,6 +195,8 @@ def _describe(schema: Mapping[str, Any], kind: bool = True) -> str:
     """Description of a JSON schema, such as "an integer at least 1 or auto"; without the type, "at least 1"."""
     if "anyOf" in schema:
         return " or ".join(map(_describe, schema["anyOf"]))
+    if "description" in schema:
+        return str(schema["description"])
     if "enum" in schema or "const" in schema:
         return " or ".join(map(str, schema.get("enum", [schema.get("const")])))
     if "prefixItems" in schema:

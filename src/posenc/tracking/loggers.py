@@ -2,10 +2,18 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field
 
 from posenc.bounds import Positive
 from posenc.storage.run_directory import RunDirectory
+
+# What wandb.init accepts; it would refuse others only after the run has started, which would then lack W&B.
+Project = Annotated[
+    str, Field(pattern=r"^[^/\\#?%:]{1,128}$", description=r"text of 1 to 128 characters without / \ # ? % :")
+]
+Tag = Annotated[str, Field(min_length=1, max_length=64, description="text of 1 to 64 characters")]
 
 
 class Logger(Protocol):
@@ -38,9 +46,9 @@ def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # 
 def weights_and_biases(
     directory: RunDirectory,
     config: Mapping[str, Any],
-    project: str = "posenc",
+    project: Project = "posenc",
     entity: str | None = None,
-    tags: list[str] | None = None,
+    tags: list[Tag] | None = None,
     timeout: Positive = 10.0,
     upload: Positive = 30.0,
     artifact: bool = False,
