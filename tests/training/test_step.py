@@ -43,7 +43,7 @@ def test_the_step_without_lightning_is_compiled_if_the_run_is(steps, compiled, m
 def test_the_gradient_norm_is_that_before_clipping():
     layer = torch.nn.Linear(2, 1, bias=False)
     layer.weight.grad = torch.tensor([[3.0, 4.0]])
-    assert clip_gradients(layer, 1.0).item() == pytest.approx(5)
+    assert clip_gradients(layer.parameters(), 1.0).item() == pytest.approx(5)
     assert layer.weight.grad.norm().item() == pytest.approx(1)
 
 

@@ -72,7 +72,9 @@ def _words(name: str, step: int, count: int) -> np.ndarray:
 
 def _noise(name: str, step: int, windows: int, length: int, per_token: int) -> Tensor:
     """Up to two numbers in [0, 1) per token: (windows, length, per_token) float32, 24 bits of a word each."""
-    words = _words(name, step, windows * length if per_token else 0)
+    if not per_token:
+        return torch.empty(windows, length, 0)
+    words = _words(name, step, windows * length)
     shifts = np.array([40, 16], dtype=np.uint64)[:per_token]
     numbers = (words[:, None] >> shifts) & np.uint64(2**24 - 1)
     return torch.from_numpy((numbers * 2.0**-24).astype(np.float32)).view(windows, length, per_token)

@@ -115,7 +115,7 @@ class MetricsWriter(Callback):
         self._losses.append(loss)
         if step % self.settings.log_every:
             if loss.device.type == "cpu":  # on a GPU, reading every loss would synchronise the device
-                self.check_finite(pl_module, step)
+                self._read([loss], pl_module, step)
             self.timer.enter(LOOP)
             return
         self._finish_row(trainer, pl_module, step)  # synchronises the device, so that the time is correct

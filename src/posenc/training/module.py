@@ -72,11 +72,12 @@ class LanguageModel(LightningModule):
         return self.loss(inputs, targets) * share
 
     def configure_optimizers(self) -> Any:
+        self.weights = list(self.model.parameters())  # searching the modules in each step is slower
         optimizer, scheduler = build_optimizer(self.model, self.optim, self.schedule, self.steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
-        self.gradient_norm = clip_gradients(self.model, self.optim.clip)
+        self.gradient_norm = clip_gradients(self.weights, self.optim.clip)
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of update number `step`, from 1."""

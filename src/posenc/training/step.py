@@ -1,6 +1,6 @@
 """The training step: forward, backward, clipping, update."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -37,7 +37,8 @@ class TrainingStep:
         autocast: str | None = None,
         phase: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
     ) -> None:
-        self.model, self.loss, self.optim, self.phase = model, loss, optim, phase
+        self.loss, self.optim, self.phase = loss, optim, phase
+        self.weights = list(model.parameters())
         self.autocast = torch.autocast(autocast or "cpu", torch.bfloat16, enabled=autocast is not None)
         self.optimizer, self.lr_scheduler = build_optimizer(model, optim, schedule or Constant(), steps)
 
@@ -48,7 +49,7 @@ class TrainingStep:
         with self.phase("backward"):
             loss.backward()
         with self.phase("clip"):
-            clip_gradients(self.model, self.optim.clip)
+            clip_gradients(self.weights, self.optim.clip)
         with self.phase("update"):
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -56,7 +57,7 @@ class TrainingStep:
         return loss.detach()
 
 
-def clip_gradients(model: nn.Module, max_norm: float) -> Tensor:
+def clip_gradients(weights: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     """Clip the gradient norm; returns the norm before clipping, over all devices."""
-    norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    norm = nn.utils.clip_grad_norm_(weights, max_norm)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
