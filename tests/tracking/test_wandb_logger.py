@@ -1,6 +1,7 @@
 """A run on W&B's stand-in: whole on a healthy server, told once and left to `wandb sync` on any other."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -172,6 +173,12 @@ def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_i
     told = capfd.readouterr()
     assert told.out == "W&B cannot be used (half installed): logging to metrics.csv only.\n"
     assert told.err == ""
+
+
+def test_a_setting_that_wandb_refuses_is_named(directory, monkeypatch, capfd):
+    monkeypatch.setenv("WANDB_BASE_URL", "nowhere")
+    session(directory, 1, 3)
+    assert re.match(r"W&B cannot be used \(base_url: .+\): logging to metrics.csv only.\n", capfd.readouterr().out)
 
 
 @pytest.mark.parametrize(("failed", "told"), [(False, ""), (True, "This run is incomplete on W&B (timed out after")])

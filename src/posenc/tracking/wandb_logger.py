@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from posenc.config.secrets import redact
 from posenc.errors import first_line
 from posenc.storage.checkpoint_files import newest_first
@@ -133,7 +135,10 @@ class WeightsAndBiases:
 
 def _reason(error: BaseException) -> str:
     """A short reason for a failure, without secrets or a server's whole error page."""
-    return textwrap.shorten(redact(first_line(error)), 150, placeholder=" ...")
+    reason = first_line(error)
+    if isinstance(error, ValidationError):  # a setting, perhaps from the environment
+        reason = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+    return textwrap.shorten(redact(reason), 150, placeholder=" ...")
 
 
 def start(
