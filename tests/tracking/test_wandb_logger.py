@@ -175,6 +175,15 @@ def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_i
     assert told.err == ""
 
 
+@pytest.mark.parametrize("mode", ["offline", "dryrun"])  # the latter is W&B's former name
+def test_how_to_view_and_upload_an_offline_run_is_printed(mode, directory, monkeypatch, capfd):
+    monkeypatch.setenv("WANDB_MODE", mode)
+    session(directory, 1, 3)
+    told = capfd.readouterr().out
+    assert told.startswith("W&B is offline: view this run with `wandb leet ")
+    assert "upload it with `wandb sync " in told
+
+
 def test_a_setting_that_wandb_refuses_is_named(directory, monkeypatch, capfd):
     monkeypatch.setenv("WANDB_BASE_URL", "nowhere")
     session(directory, 1, 3)

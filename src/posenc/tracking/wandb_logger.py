@@ -175,7 +175,7 @@ def start(
             raise
         _print_unavailable(f"cannot be used ({_reason(error)})")
         return []
-    if mode == "offline":
+    if logger.run.offline:
         view = f"wandb leet {shlex.quote(logger.files)}"
         logger.hint = f"W&B is offline{why}: view this run with `{view}`, upload it with `{logger.sync}`."
     return [logger]
