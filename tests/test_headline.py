@@ -121,6 +121,23 @@ def test_the_search_with_9_8m_tokens_is_stated_and_moves_neither_arm():
     assert f"end {rope} (RoPE; its arm's {of_rope}) and {sinusoid} (the sinusoid; {of_sinusoid})." in RESULTS
     assert f"are {listed(lower, 3)} below the arms' trials" in RESULTS
     assert max(lower) < 0.01  # the protocol's threshold: "none that is better by 0.01 nats"
+    backbone, alternatives = found(CORPUS)
+    others = [run for run in backbone if run.tokens != 9_830_400]
+    now, best = (
+        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == 9_830_400)
+        for runs in (backbone, [*others, *alternatives["best trials of 9.8M tokens"]])
+    )
+    assert best.advantage.interval is not None
+    low, high = best.advantage.interval
+    ends = [mean(of.values()) for point in (now, best) for of in (point.own, point.losses)]
+    of_rope, of_sinusoid = (f"{after - before:.3f}" for before, after in zip(ends[:2], ends[2:], strict=True))
+    assert (
+        f"these two settings end at {ends[2]:.3f} and {ends[3]:.3f}, {of_rope} and {of_sinusoid} above the arms"
+        in RESULTS
+    )
+    ratio = f"N is {best.advantage.value:.2f} ({low:.2f} to {high:.2f}) instead of {now.advantage.value:.2f}."
+    assert ratio in RESULTS
+    assert f"with the best trials of both arms the ratio there is {best.advantage.value:.2f})" in RESULTS
 
 
 def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside_it():
