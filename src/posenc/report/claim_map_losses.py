@@ -59,7 +59,14 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     if arrows:
         title.append(f"arrows: how many times fewer tokens {titled(ARM)} needs for the same loss")
     fig.suptitle("\n".join(title), fontsize=10)
-    fig.legend(*closest.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    fig.legend(
+        *closest.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize=8,
+        columnspacing=1,
+    )
     return fig
 
 
@@ -97,7 +104,7 @@ def titled(name: str) -> str:
 def markers_by_name(names: Iterable[str]) -> dict[str, str]:
     """A marker for each name, the same for arms with the same alternative (the name, or its part after a comma)."""
     changes = {name: name.partition(", ")[2] or name for name in names}
-    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("DsPXh"), strict=False))
+    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("DsPXh^v"), strict=False))
     return {name: markers[change] for name, change in changes.items()}
 
 
