@@ -64,8 +64,10 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         loc="outside lower center",
         ncols=3,
         frameon=False,
-        fontsize=8,
+        fontsize=9,
         columnspacing=1,
+        handlelength=1,
+        handletextpad=0.5,
     )
     return fig
 
