@@ -248,6 +248,13 @@ def test_what_does_not_make_the_curve_does_not_name_the_run(same):
 
 
 @pytest.mark.parametrize(
+    ("integer", "decimal"), [("pos.base=10000", "pos.base=10000.0"), ("optim.clip=1", "optim.clip=1e0")]
+)
+def test_a_number_names_the_run_however_it_is_written(integer, decimal):
+    assert identity(composed(integer), "text", "32-true") == identity(composed(decimal), "text", "32-true")
+
+
+@pytest.mark.parametrize(
     "other",
     ["seed=1", "steps=310", "pos=none", "pos.base=100", "optim.lr=0.1", "model.width=64", "context=128"],
 )

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from posenc.analysis.runs import Run, canonical, flat
+from posenc.analysis.runs import Run, flat
 from posenc.config.compose import composed
 from posenc.config.files import CONF
+from posenc.config.schema import canonical
 from posenc.errors import UserError
 from posenc.storage.reading import leaves
 

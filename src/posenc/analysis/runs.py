@@ -1,7 +1,6 @@
 """One run, read from its directory or from elsewhere, in the form in which runs are compared."""
 
 import itertools
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.config.schema import NOT_IN_IDENTITY, check_plain
+from posenc.config.schema import NOT_IN_IDENTITY, canonical, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths
@@ -195,15 +194,6 @@ def run_of(
     if summary and "precision" in summary:
         setting["precision"] = summary["precision"]
     return Run(source, config["choices"]["pos"], config["seed"], config["steps"], setting, curve, summary or {}, heads)
-
-
-def canonical(value: Any) -> Any:
-    """Canonical form of a value: 10000.0 becomes 10000, and NaN, which is not equal to itself, text."""
-    if isinstance(value, list):
-        return [canonical(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

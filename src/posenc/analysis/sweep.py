@@ -10,7 +10,8 @@ from typing import Any, Required, TypeVar
 
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.analysis.runs import Run, at_any_depth, canonical, read_runs, sort_out
+from posenc.analysis.runs import Run, at_any_depth, read_runs, sort_out
+from posenc.config.schema import canonical
 from posenc.errors import UserError
 from posenc.storage.failed_jobs import failed_jobs
 from posenc.storage.lengths_file import read

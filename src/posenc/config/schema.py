@@ -6,6 +6,7 @@ The signature of each `_target_` is the schema of its group; that of `Settings` 
 import difflib
 import inspect
 import json
+import math
 import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -231,5 +232,16 @@ def identity(config: Mapping[str, Any], text: str, precision: str) -> str:
         text: the corpus's fingerprint, so that a changed file is a different run.
         precision: the precision in use, where the configuration may have "auto".
     """
-    kept = {key: value for key, value in config.items() if key not in NOT_IN_IDENTITY}
+    kept = canonical({key: value for key, value in config.items() if key not in NOT_IN_IDENTITY})
     return sha256(json.dumps({**kept, "text": text, "precision": precision}, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def canonical(value: Any) -> Any:
+    """Canonical form of a value: 10000.0 becomes 10000, and NaN, which is not equal to itself, text."""
+    if isinstance(value, Mapping):
+        return {key: canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [canonical(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
