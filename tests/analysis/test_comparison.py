@@ -108,6 +108,15 @@ def test_of_a_seed_trained_twice_the_newest_finished_run_counts():
     assert "rope, seed 0 exists more than once; rope/0-2, the newest, is used" in panel.notices
 
 
+def test_of_a_seed_trained_twice_on_one_day_the_last_listed_counts():
+    """W&B lists older runs first, and its ids have no order."""
+    runs = [
+        replace(run("rope", 0), source=f"https://wandb.ai/team/posenc/runs/{name}") for name in ("ff00aa", "01c3d4")
+    ]
+    (panel,) = panels(sweep(*runs, run("sinusoidal", 0)))
+    assert [kept.source for kept in arm(panel, "rope").runs] == ["https://wandb.ai/team/posenc/runs/01c3d4"]
+
+
 def test_a_scheme_that_lost_runs_is_not_called_faster_for_the_rest_of_them():
     found = replace(pair(), diverged=(run("rope", 3), run("rope", 4)))
     (panel,) = panels(found)

@@ -89,6 +89,9 @@ def test_results_to_be_kept_are_small_and_say_what_made_them(folder):
     assert f"python -m posenc.report '{folder}' --results '{folder}/kept'" in text
     rows = read_csv(folder / "kept" / "curves.csv")
     assert len(rows) == 3 * 2 * 2  # schemes, seeds, validations
+    assert report(folder, "--results", folder / "other", "--baseline", "none", "--busy").returncode == 0
+    text = (folder / "other" / "README.md").read_text()
+    assert f"python -m posenc.report '{folder}' --baseline none --busy --results '{folder}/other'" in text
 
 
 def test_a_sweep_goes_on_after_a_failed_job_and_names_it_at_the_end(train, tmp_path):

@@ -121,7 +121,7 @@ def test_a_missing_package_is_named(missing, tmp_path):
     )
     result = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "src")})
     assert result.returncode == 2
-    needed = f"{missing} is not installed, which is needed to read team/posenc from W&B"
+    needed = f"reading team/posenc from W&B needs the package {missing}, which is not installed: see requirements.txt"
     assert result.stderr == f"posenc wandb_report: {needed}\n"
 
 

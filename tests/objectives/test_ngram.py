@@ -98,7 +98,7 @@ def test_a_text_that_a_longer_context_tells_costs_less_with_one():
     for at in range(2, 40_000):
         tokens.append((tokens[at - 2] + (1 if at % 997 else 5)) % 13)
     text = np.array(tokens, dtype=np.uint8)
-    losses = ngram_losses(text[:30_000], text[30_000:].reshape(-1, 100), [1, 2, 3, 4])
+    losses = ngram_losses(text[:30_000], text[30_000:].reshape(-1, 100), [1, 2, 3, 4], 256)
     assert losses[3] < 0.1 < losses[2] < losses[1] + 1e-3
     assert losses[4] < 0.1
 
@@ -107,7 +107,7 @@ def test_orders_that_do_not_fit_into_a_key_are_refused():
     with pytest.raises(ValueError, match=r"orders=\[5\] must be at least 1, and at most 4 with a vocabulary of 50257"):
         ngram_losses(np.array([0, 1]), np.array([[0, 1]]), [5], vocab_size=50_257)
     with pytest.raises(ValueError, match=r"orders=\[0, 2\] must be at least 1"):
-        ngram_losses(np.array([0, 1]), np.array([[0, 1]]), [2, 0])
+        ngram_losses(np.array([0, 1]), np.array([[0, 1]]), [2, 0], 2)
 
 
 def test_pairs_that_need_too_many_tokens_to_count_have_no_table(monkeypatch):

@@ -35,7 +35,7 @@ def test_lines_within_a_cell_stay_within_it_in_markdown():
 def test_what_a_stranger_s_names_hold_does_not_steer_the_terminal(capsys):
     (panel,) = panels(pair())
     panel = replace(panel, setting={"data": "\x1b[2J\x07evil"}, notices=("\x9b31mred\u202egniht",))
-    terminal.show(Comparison(pair(), (panel, panel)))
+    terminal.show(Comparison(pair(), (panel, panel), busy=False))
     printed = capsys.readouterr().out
     assert "evil" in printed
     assert all(character.isprintable() for character in printed.replace("\n", ""))

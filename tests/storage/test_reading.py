@@ -101,5 +101,17 @@ def test_a_run_is_found_beside_one_whose_configuration_is_damaged(tmp_path):
     assert find_run(OmegaConf.create({**config, "steps": 5, "hydra": {}})) is None
 
 
+@pytest.mark.parametrize("newest", [0, 1])
+def test_of_the_runs_of_one_configuration_the_last_used_one_is_found(newest, tmp_path):
+    """Those on an earlier content of the text at data.path have the same configuration."""
+    config = {"runs": str(tmp_path), "name": "mine", "seed": 0}
+    files = [tmp_path / "mine" / "rope" / f"seed0-{text}" / "config.yaml" for text in ("0f", "1e")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({**config, "text": file.parent.name}))
+        os.utime(file, (0, 1000 * (file == files[newest])))
+    assert find_run(OmegaConf.create(config)) == files[newest].parent
+
+
 def test_leaves_stand_under_dotted_keys():
     assert dict(leaves({"a": {"b": {"c": 1}, "d": [2]}, "e": None})) == {"a.b.c": 1, "a.d": [2], "e": None}

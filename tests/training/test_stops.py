@@ -13,6 +13,7 @@ from posenc.data.batches import validation_windows
 from posenc.errors import Stopped
 from posenc.evaluation.load import load
 from posenc.objectives.objective import loss
+from posenc.storage import checkpoint_files
 from posenc.training.module import LanguageModel
 from tests.conftest import ROOT, curve, train_here
 
@@ -37,6 +38,22 @@ def test_a_second_signal_in_the_validation_that_the_first_has_postponed_loses_no
     assert stops == [5, 5]
     stopped, whole = (train_here(tmp_path / name, *SHORT) for name in ("stopped", "whole"))
     assert curve(stopped) == curve(whole)
+
+
+def test_a_run_stopped_twice_at_one_step_keeps_the_checkpoint_before_it(tmp_path, monkeypatch):
+    validate = LanguageModel.validation_step
+
+    def stopped(self, *batch):
+        if self.trainer.global_step == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+        return validate(self, *batch)
+
+    monkeypatch.setattr(LanguageModel, "validation_step", stopped)
+    for _ in range(2):
+        with pytest.raises(Stopped, match="step 10 of 15 is saved"):
+            train_here(tmp_path, *SHORT[:-1], "steps=15", "checkpoint_seconds=0")
+        assert sorted(map(checkpoint_files.step, tmp_path.rglob("step-*.ckpt"))) == [5, 10]
 
 
 def test_a_loaded_model_has_its_intervention_as_the_run_ended(tmp_path):

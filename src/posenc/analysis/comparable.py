@@ -55,10 +55,8 @@ def _truncated(schemes: Schemes, budget: int) -> dict[str, list[Run]]:
 
 def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
     """The runs of each scheme, the newest finished one per seed, and a notice for each duplicate."""
-    # Runs of one day differ in the number at the end of their directories' names.
-    oldest_first = sorted(
-        runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source), run.source)
-    )
+    # Of one day: directories differ in the number at the end of their names, and W&B lists older runs first.
+    oldest_first = sorted(runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source)))
     used = {(run.scheme, run.seed): run for run in oldest_first}
     schemes: dict[str, list[Run]] = {}
     notices = []

@@ -71,10 +71,15 @@ class Panel:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The full analysis of a sweep, one panel per setting; rendered by `posenc.report`."""
+    """The full analysis of a sweep, one panel per setting; rendered by `posenc.report`.
+
+    Attributes:
+        busy: whether seconds are not compared, since the machine did other work.
+    """
 
     sweep: Sweep
     panels: tuple[Panel, ...]
+    busy: bool
 
     @property
     def baseline(self) -> str:
@@ -106,7 +111,7 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
     if baseline is not None and baseline not in schemes:
         raise UserError(f"--baseline={baseline} is not a scheme of {sweep.name}; choose from {', '.join(schemes)}")
     panels = (_panel(setting, runs, baseline or BASELINE, sweep, busy) for setting, runs in settings(sweep.runs))
-    return Comparison(sweep, tuple(panels))
+    return Comparison(sweep, tuple(panels), busy)
 
 
 def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep, busy: bool) -> Panel:

@@ -138,9 +138,7 @@ def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]
 
 
 def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs at the best of a search, if there is one, and notices for others, such as those of earlier searches."""
-    if not tried:
-        return tuple(runs), ()
+    """The runs at the best of a search, and notices for others, such as those of earlier searches."""
     best = {trial["pos"]: {k: v for k, v in trial.items() if k not in NOT_SEARCHED} for trial in tried if trial["best"]}
 
     def chosen(run: Run) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from posenc.analysis.runs import AXES, MEASURES, Run, run_of, sort_out
 from posenc.analysis.sweep import Sweep
-from posenc.errors import UserError, first_line
+from posenc.errors import UserError, first_line, missing_package
 from posenc.storage.run_directory import Summary
 from posenc.tracking.client import TIMEOUT, from_wandb, load, reach, shut_down, within
 
@@ -38,9 +38,8 @@ def wandb_errors(resource: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except ImportError as error:
-        package = str(error.name).partition(".")[0]
-        raise UserError(f"{package} is not installed, which is needed to read {resource} from W&B") from error
+    except ModuleNotFoundError as error:
+        raise UserError(missing_package(error, f"reading {resource} from W&B")) from error
     except Exception as error:  # W&B's errors have no common base class
         raise UserError(f"the W&B request for {resource} failed: {first_line(error)}") from error
     finally:

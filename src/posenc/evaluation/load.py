@@ -55,7 +55,7 @@ class Trained:
 
 
 def newest_run(paths: Sequence[Path]) -> Path:
-    """The most recently started run directory among these paths and inside them; prints it if there are several."""
+    """The last started or resumed run directory among these paths and inside them; prints it if there are several."""
     files = [file for path in paths for file in (path / "config.yaml", *path.glob("**/seed*/config.yaml"))]
     found = [file for file in files if file.exists()]
     if not found:

@@ -45,31 +45,31 @@ def bigram_loss(train: Ids, windows: Ids, vocab_size: int) -> float | None:
     return ngram_losses(train[: max(needed, MIN_BIGRAM_TOKENS)], windows, [2], vocab_size)[2]
 
 
-def ngram_losses(train: Ids, windows: Ids, orders: Iterable[int], vocab_size: int | None = None) -> dict[int, float]:
+def ngram_losses(train: Ids, windows: Ids, orders: Iterable[int], vocab_size: int) -> dict[int, float]:
     """Mean nats per token of interpolated n-gram models with Witten-Bell smoothing (Witten and Bell 1991).
 
     P_n(w | h) = (c(hw) + T(h) P_{n-1}(w | h')) / (c(h) + T(h)), where h is n - 1 tokens, h' is h without its first, and
     T(h) is the number of distinct tokens that follow h: the larger, the more weight the shorter context gets. P_1 is
     the frequency with add-one smoothing. As for a network, tokens before a window are not visible, so the first tokens
-    of a window have a shorter context. Counts are exact, and stored only for contexts that occur in the windows.
+    of a window have a shorter context. Counts are exact, and stored only for contexts that occur in the windows, unless
+    those of all n-grams fit into an array.
 
     Args:
         train: token ids, (tokens,).
         windows: token ids, (windows, T + 1); all but the first of each window are predicted.
         orders: n, each at least 1; 2 is the bigram model.
-        vocab_size: V; by default one more than the largest id.
+        vocab_size: V, above every id.
 
     Raises:
         ValueError: if there is no order, one is below 1, or n tokens do not fit into 64 bits.
     """
     orders = sorted(set(orders))
-    size = vocab_size or int(max(train.max(), windows.max())) + 1
-    bits = max(1, (size - 1).bit_length())
+    bits = max(1, (vocab_size - 1).bit_length())
     if not orders or orders[0] < 1 or orders[-1] * bits > KEY_BITS:
         raise ValueError(
-            f"orders={orders} must be at least 1, and at most {KEY_BITS // bits} with a vocabulary of {size}"
+            f"orders={orders} must be at least 1, and at most {KEY_BITS // bits} with a vocabulary of {vocab_size}"
         )
-    probs = token_frequencies(train, size)[windows[:, 1:]]
+    probs = token_frequencies(train, vocab_size)[windows[:, 1:]]
     losses = {}
     for order in range(1, orders[-1] + 1):
         if 2 <= order <= windows.shape[1]:

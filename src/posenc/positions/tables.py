@@ -6,6 +6,8 @@ Trained angles are not in a table; they are computed in float64 at each use.
 import torch
 from torch import Tensor, nn
 
+from posenc.bounds import positive
+
 PAGE = 1024
 """Positions per page. A position is page x PAGE + offset; PAGE pages cover positions 0 to POSITIONS - 1."""
 
@@ -37,10 +39,9 @@ def frequencies(size: int, base: float) -> Tensor:
     """theta_i = base^(-2i/size), i = 0 .. size/2 - 1, as float64 (size/2,) (Vaswani et al. 2017, section 3.5).
 
     Raises:
-        ValueError: if base is not positive.
+        ValueError: if base is not a positive finite number.
     """
-    if not base > 0:
-        raise ValueError(f"base={base} must be a positive number")
+    positive(base=base)
     return float(base) ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
 
 

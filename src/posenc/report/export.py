@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from posenc.analysis.comparison import Comparison
+from posenc.analysis.comparison import BASELINE, Comparison
 from posenc.report import csv_tables, figures, sentences, tables
 from posenc.storage.atomic import atomic_write
 
@@ -59,5 +59,7 @@ def _command(comparison: Comparison, longer: bool, folder: Path) -> str:
     commands = [sweep.command] if sweep.command else []
     if longer:
         commands.append(f"python -m posenc.extrapolate {shlex.quote(sweep.source)}")
-    commands.append(f"python -m posenc.report {shlex.quote(sweep.source)} --results {shlex.quote(str(folder))}")
+    baseline = [] if comparison.baseline == BASELINE else ["--baseline", comparison.baseline]
+    options = [*baseline, *(["--busy"] if comparison.busy else []), "--results", str(folder)]
+    commands.append(f"python -m posenc.report {shlex.join([sweep.source, *options])}")
     return f"To reproduce:\n\n```bash\n{' && '.join(commands)}\n```"

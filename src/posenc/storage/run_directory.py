@@ -119,18 +119,20 @@ class RunDirectory:
 
 
 def find_run(cfg: DictConfig) -> Path | None:
-    """The existing run directory of a configuration; None if there is none."""
+    """The run directory that a job of this configuration has used last; None if there is none."""
     wanted = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(wanted, dict)
     wanted.pop("hydra", None)
+    found = []
     for file in Path(cfg.runs, cfg.name).glob(f"*/seed{glob.escape(str(cfg.seed))}-*/config.yaml"):
         try:
             config = read_mapping(file)
         except UserError:  # damaged, and so not the one that this job is writing
             continue
         if {**config, **wanted} == config:
-            return file.parent
-    return None
+            found.append(file)
+    # Several after rerun=true, or if the text has changed; each session writes config.yaml anew.
+    return max(found, key=lambda file: file.stat().st_mtime_ns).parent if found else None
 
 
 class Summary(TypedDict, total=False):

@@ -39,6 +39,8 @@ class Checkpoint(Callback):
             for file in checkpoint_files.newest_first(self.best):
                 if checkpoint_files.step(file) > trainer.global_step:  # will be trained again
                     file.unlink()
+        if trainer.strategy.broadcast(self._saves(trainer.global_step)):
+            self._step = trainer.global_step
         if self.metrics.just_validated(trainer.global_step):  # postponed by an earlier session
             self._keep_best(trainer, pl_module)
         if self.signals.asked is not None:  # during that validation
@@ -53,6 +55,10 @@ class Checkpoint(Callback):
             self._save(trainer, pl_module)
         if self.signals.asked is not None:
             self._stop(trainer, pl_module)
+
+    def _saves(self, step: int) -> bool:
+        """Whether there is a checkpoint of this step."""
+        return any(checkpoint_files.step(file) == step for file in checkpoint_files.newest_first(self.folder))
 
     def on_train_end(self, trainer: Trainer, *_: Any) -> None:
         self.signals.agree(trainer.strategy)

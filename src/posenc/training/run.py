@@ -49,7 +49,8 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
             corpus, hardware = build(config, "data"), build(config, "trainer")
         sample = Path(settings.runs, settings.name, choices["pos"], f"seed{settings.seed}", "sample.txt")
         _check_apart(settings.runs, sample, config["data"].get("path") or "")
-        curve = identity(config, corpus.fingerprint(), hardware.chosen_precision())
+        text, precision = corpus.fingerprint(), hardware.chosen_precision()
+        curve = identity(config, text, precision)
         directory = RunDirectory.of(
             Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
         )
@@ -62,7 +63,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
             raise UserError(f"batch_size={settings.batch_size} must be a multiple of the {ranks} devices that share it")
         if ranks == this_rank().world_size:
             chosen = {group: choice for group, choice in choices.items() if not group.startswith("hydra/")}
-            added = {"choices": chosen, "precision": hardware.chosen_precision(), "text": corpus.fingerprint()}
+            added = {"choices": chosen, "precision": precision, "text": text}
             return _train({**config, **added}, settings, directory, corpus, hardware, signals)
     # Outside of `Signals`: the ranks that this process starts handle signals themselves.
     launch("posenc.training.worker", ranks, {"command": sys.argv[0], "config": config, "choices": dict(choices)})
@@ -117,10 +118,11 @@ def _train(
 def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, Any]:
     """Print the result of a finished run, how to train it again, and whether it began elsewhere than at `fork_from`."""
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
-    if fork_from and fork_from != (began := directory.summary().get("fork_from", fork_from)):
+    summary = directory.summary()
+    if fork_from and fork_from != (began := summary.get("fork_from", fork_from)):
         print(f"  ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
-    show(directory.summary(), directory)
-    return directory.summary()
+    show(summary, directory)
+    return summary
 
 
 def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
