@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.text import Annotation, Text
 
-from posenc.analysis.claim_map import advantage
-from posenc.report.claim_map_losses import compared, losses, markers_by_name
+from posenc.analysis.claim_map import advantage, compared
+from posenc.report.claim_map_losses import losses, markers_by_name
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
 SLOWER = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]

@@ -5,6 +5,7 @@ arm's own budget for that loss, interpolated in log D between the arm's budgets.
 schedule, so neither a plateau nor the annealing of the learning rate favours an arm (docs/protocol.md).
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -219,3 +220,17 @@ def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
 def finite(points: Sequence[Point]) -> list[Point]:
     """Those off the plateau at which every seed has an N."""
     return [point for point in points if point.has_ratio and not point.plateau]
+
+
+def from_reversal(points: Sequence[Point]) -> list[int]:
+    """The budgets of both arms, in tokens, from the first at which the baseline ends lower."""
+    gaps = [(point.tokens, point.gap) for point in points if point.gap is not None]
+    return [tokens for tokens, _ in itertools.dropwhile(lambda budget: budget[1] >= 0, gaps)]
+
+
+def compared(points: Sequence[Point]) -> list[Point]:
+    """Those off the plateau at which no seed of the baseline ends above RoPE's smallest budget.
+
+    Before them the baseline's loss falls too steeply to show how near the arms are.
+    """
+    return [point for point in points if not point.plateau and math.inf not in point.by_seed.values()]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, growth, trend
+from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, from_reversal, growth, trend
 from posenc.analysis.corpus_map import CorpusMap, corpus_map
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import (
@@ -27,7 +27,7 @@ from posenc.report.claim_map_copying import over_copying
 from posenc.report.claim_map_curves import within_runs
 from posenc.report.claim_map_figures import advantages
 from posenc.report.claim_map_levels import levels
-from posenc.report.claim_map_losses import from_reversal, losses
+from posenc.report.claim_map_losses import losses
 from posenc.report.claim_map_reversals import reversed_order
 from posenc.report.claim_map_tables import on_test_split, one_factor, schemes, table
 from posenc.report.copying import copying, distances, removed_heads

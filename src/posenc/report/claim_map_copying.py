@@ -13,9 +13,8 @@ from posenc.analysis.claim_map import ARM, BASELINE
 from posenc.analysis.results import CopyingRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
-from posenc.report.claim_map_losses import titled
 from posenc.report.figures import STYLE
-from posenc.report.looks import looks
+from posenc.report.looks import looks, titled
 
 MARKERS = "o^sDvPX"
 """Of the budgets, again from the first if there are more."""

@@ -12,9 +12,8 @@ from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.results import CurveRow, by_arm
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
-from posenc.report.claim_map_losses import titled
 from posenc.report.figures import STYLE
-from posenc.report.looks import looks
+from posenc.report.looks import looks, titled
 
 START = 1 / 8
 """The part of the run that is not drawn, since there losses fall too steeply to be compared."""

@@ -13,9 +13,9 @@ from matplotlib.transforms import ScaledTranslation
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point, tokens_to
 from posenc.report import formatting
-from posenc.report.claim_map_losses import markers_by_name, over_budgets, titled
+from posenc.report.claim_map_losses import markers_by_name, over_budgets
 from posenc.report.figures import DASHES, STYLE, label
-from posenc.report.looks import looks
+from posenc.report.looks import looks, titled
 
 PUBLISHED = {
     "Su et al. 2021, BERT's encoding, 8.2B": 2.2,

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import ScaledTranslation
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point
+from posenc.analysis.claim_map import ARM, BASELINE, Point, compared, from_reversal
 from posenc.analysis.results import Result
 from posenc.report import formatting
 from posenc.report.figures import STYLE, label
-from posenc.report.looks import NAMES, looks
+from posenc.report.looks import looks, titled
 
 
 @matplotlib.rc_context(STYLE)
@@ -72,20 +71,6 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     return fig
 
 
-def from_reversal(points: Sequence[Point]) -> list[int]:
-    """The budgets of both arms, in tokens, from the first at which the baseline ends lower."""
-    gaps = [(point.tokens, point.gap) for point in points if point.gap is not None]
-    return [tokens for tokens, _ in itertools.dropwhile(lambda budget: budget[1] >= 0, gaps)]
-
-
-def compared(points: Sequence[Point]) -> list[Point]:
-    """Those off the plateau at which no seed of the baseline ends above RoPE's smallest budget.
-
-    Before them the baseline's loss falls too steeply to show how near the arms are.
-    """
-    return [point for point in points if not point.plateau and math.inf not in point.by_seed.values()]
-
-
 def over_budgets(axes: Any, budgets: set[int]) -> None:
     """A logarithmic axis of tokens with a tick at each budget, in millions where it is twice the one named before."""
     named: list[int] = []
@@ -96,11 +81,6 @@ def over_budgets(axes: Any, budgets: set[int]) -> None:
     axes.set_xscale("log")
     axes.set_xticks(sorted(budgets), names, fontsize=9)
     axes.minorticks_off()
-
-
-def titled(name: str) -> str:
-    """A name with its schemes as the text has them: RoPE for rope."""
-    return re.sub(r"\w+", lambda word: NAMES.get(word[0], word[0]), name)
 
 
 def markers_by_name(names: Iterable[str]) -> dict[str, str]:

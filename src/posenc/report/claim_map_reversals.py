@@ -7,12 +7,11 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point
+from posenc.analysis.claim_map import ARM, BASELINE, Point, from_reversal
 from posenc.analysis.results import Result
 from posenc.report import formatting
-from posenc.report.claim_map_losses import from_reversal, titled
 from posenc.report.figures import STYLE
-from posenc.report.looks import looks
+from posenc.report.looks import looks, titled
 
 
 @matplotlib.rc_context(STYLE)

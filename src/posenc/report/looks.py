@@ -1,6 +1,7 @@
 """Colour and dash pattern of each scheme, in all figures."""
 
 import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -53,3 +54,8 @@ def looks(schemes: Iterable[str]) -> dict[str, Look]:
     """The look of each scheme: fixed for those in LOOKS, assigned in order for others."""
     others = itertools.cycle(_OTHERS)
     return {scheme: LOOKS.get(scheme) or next(others) for scheme in sorted(set(schemes))}
+
+
+def titled(name: str) -> str:
+    """A name with its schemes as the text has them: RoPE for rope."""
+    return re.sub(r"\w+", lambda word: NAMES.get(word[0], word[0]), name)
