@@ -30,6 +30,11 @@ def test_many_settings_are_one_sentence_that_counts_the_verdicts():
     assert sentences.overall(compare(settings(2.0, 3.0))) == ""
 
 
+def test_the_headline_of_several_settings_without_the_baseline_is_not_the_loss_of_one():
+    alone = [run("rope", seed, setting={"model": f"m{number}"}) for number in range(3) for seed in range(3)]
+    assert sentences.headline(compare(sweep(*alone))) == "No scheme is compared with sinusoidal in any of 3 settings"
+
+
 def test_what_is_only_begun_or_has_diverged_is_said():
     assert sentences.overall(compare(settings(2.0, 2.0, 2.0, upto=200, finished=False))).startswith("So far, against")
     one = settings(2.0, 2.0, 2.0)

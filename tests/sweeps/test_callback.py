@@ -65,6 +65,16 @@ def test_of_two_sweeps_at_once_in_a_folder_each_tells_its_own_failures_and_none_
     assert failed_jobs(tmp_path) == []  # these jobs have been tried again
 
 
+@pytest.mark.parametrize("started", [True, False])
+def test_only_of_runs_that_have_started_it_is_said_that_the_same_command_trains_them(
+    started, tmp_path, capsys, monkeypatch
+):
+    end, _ = sweep(tmp_path, monkeypatch)
+    record_failure("seed=1", "it failed", tmp_path / "seed1" if started else None)
+    assert end() == 1
+    assert ("The same command trains the missing runs." in capsys.readouterr().err) == started
+
+
 def test_a_sweep_that_is_refused_keeps_the_failures_of_the_last_one(tmp_path, monkeypatch):
     (tmp_path / FAILED_JOBS).write_text('{"job": "seed=1", "error": "it failed"}\n')
     sweep(tmp_path, monkeypatch)

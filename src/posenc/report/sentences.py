@@ -28,6 +28,8 @@ def headline(comparison: Comparison) -> str:
     panels, baseline = comparison.panels, comparison.baseline
     rivals = [arm for panel in panels for arm in panel.rivals]
     faster = [arm for arm in rivals if arm.headline and arm.verdict == Verdict.FASTER]
+    if not rivals and len(panels) > 1:
+        return f"No scheme is compared with {baseline} in any of {len(panels)} settings"
     if not rivals:
         lowest, *others = panels[0].comparable
         which = "the lowest" if others else "a"

@@ -182,8 +182,9 @@ def _show_failed(failures: str) -> None:
     failed = unfinished_jobs(failures)
     for job in failed:
         print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
-    if failed:
+    if any(job["run"] for job in failed):  # without one the configuration may be invalid, as it will be again
         print("The same command trains the missing runs.", file=sys.stderr)
+    if failed:
         sys.exit(FAILED)
 
 
