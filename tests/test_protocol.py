@@ -1,5 +1,6 @@
 """The rules of docs/protocol.md are those of the plan, the results and the configuration of the claim map."""
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,5 +185,6 @@ def test_the_experiment_s_commands_are_runs_of_the_backbone_and_its_units_those_
     commands = " ".join(header.replace("#", " ").replace("\\", " ").split()).split("python train.py")[1:]
     for arm in (arm for block in BACKBONE for arm in block["arms"].values()):
         assert sum(arm in command and STUDY.plan["precision"] in command for command in commands) == 1, arm
-    units = sum(sum(block["units"]) * len(block["seeds"]) * len(block["arms"]) for block in STUDY.plan["blocks"])
-    assert f"some {round(units, -2):,} units" in header
+    blocks = [(block["units"], block["seeds"], block["arms"].values()) for block in STUDY.plan["blocks"]]
+    runs = {run for block in blocks for run in itertools.product(*block)}
+    assert f"some {round(sum(units for units, *_ in runs), -2):,} units" in header
