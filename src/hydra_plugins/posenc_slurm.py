@@ -20,6 +20,7 @@ from posenc.errors import Stopped, UserError, first_line
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
 from posenc.sweeps.callback import FAILURES_FILE, progress, record_failure, unfinished_run
+from posenc.sweeps.jobs import job_name
 from posenc.sweeps.slurm import JobState
 
 try:
@@ -124,10 +125,8 @@ class Slurm(SlurmLauncher):
                 jobs = executor.map_array(self, *zip(*arguments, strict=True))
         except (NameError, ValueError, RuntimeError) as error:  # an unknown key, an invalid value, no srun, a rejection
             raise UserError(f"hydra/launcher=slurm cannot submit: {first_line(error)}") from error
-        shared_overrides = set.intersection(*map(set, job_overrides))
-        names = [",".join(o for o in own if o not in shared_overrides) or "the only job" for own in job_overrides]
         configured = [self.hydra_context.config_loader.load_sweep_config(self.config, list(o)) for o in job_overrides]
-        return [SubmittedJob(*one) for one in zip(jobs, names, configured, strict=True)]
+        return [SubmittedJob(*one) for one in zip(jobs, map(job_name, job_overrides), configured, strict=True)]
 
 
 @dataclass

@@ -20,6 +20,14 @@ WRONG_SWEEPS = [
     train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
     train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),
+    train("-m optim.lr=0.001,fast", "optim.lr=fast must be a finite number"),
+    train("-m data=text data.path=/nowhere pos=rope,none", "data.path=/nowhere does not exist"),
+    train(
+        "-m pos=rope,xpos objective=causal,masked", "Xpos needs a causal model: use objective=causal, or another pos"
+    ),
+    train("-m +sweep=positions attention=linear", "supports only schemes that rotate queries and keys or add to the"),
+    train("-m seed=0,1 model.heads=4,3", "model.width=128 must be a multiple of model.heads=3"),
+    train("-m schedule.warmup=10,1000 steps=300", "must each be at most steps=300, not 1000"),
     train("-m experiment=tuned seed=1000", "seed=1000 is used by the search"),
     train("-m experiment=tuned steps=10,20", "steps cannot be swept here"),
     train("-m hydra/sweeper=best_against_best", "pos is missing: this search compares"),

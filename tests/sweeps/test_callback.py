@@ -9,7 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
-from posenc.sweeps.callback import Comparison, _runs, failures_recorded, record_failure, unfinished_run
+from posenc.sweeps.callback import Comparison, failures_recorded, record_failure, unfinished_run
+from posenc.sweeps.jobs import job_name
 from tests.conftest import composed
 
 
@@ -31,7 +32,7 @@ def sweep(folder, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    for name in ("POSENC_FAILED_JOBS", "POSENC_SWEEP_JOBS"):
+    for name in ("POSENC_FAILED_JOBS", "POSENC_SWEEP_JOBS", "POSENC_SWEPT_KEYS"):
         monkeypatch.setenv(name, "")
 
 
@@ -115,28 +116,48 @@ def test_a_job_that_fails_is_not_taken_for_the_finished_run_of_another_text(tmp_
     assert "context=64 is too long for this corpus" in ended.stderr
 
 
+def test_a_sweep_whose_jobs_fail_before_they_train_tells_only_why(tmp_path, capsys, monkeypatch):
+    end, _ = sweep(tmp_path, monkeypatch)
+    record_failure("seed=1", "it failed")
+    capsys.readouterr()
+    assert end() == 1
+    assert capsys.readouterr() == ("", "failed: seed=1: it failed\n")
+
+
 def test_a_sweep_with_nothing_to_compare_exits_with_2(tmp_path, capsys, monkeypatch):
     end, _ = sweep(tmp_path, monkeypatch)
     assert end() == 2
     assert "no runs in" in capsys.readouterr().err
 
 
-def test_the_minutes_left_are_those_at_the_pace_of_the_runs_that_this_sweep_has_trained(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("began", "left"), [(600, "20 min"), (46, "2 min"), (30, "60 s")])
+def test_the_time_left_is_that_at_the_pace_of_the_runs_that_this_sweep_has_trained(
+    began, left, tmp_path, capsys, monkeypatch
+):
     callback = Comparison()
-    callback.start = time.time() - 600
-    for seed, age in ((0, 3600), (1, 60), (2, 60)):  # the first was finished before
+    callback.start = time.time() - began
+    for seed, age in ((0, 3600), (1, 6), (2, 6)):  # the first was finished before
         file = tmp_path / "rope" / f"seed{seed}-0f1e2d3c" / "summary.json"
         file.parent.mkdir(parents=True)
         file.touch()
         os.utime(file, (time.time() - age,) * 2)
     monkeypatch.setenv("POSENC_SWEEP_JOBS", "7")
     callback.on_job_start(OmegaConf.create({"hydra": {"job": {"num": 3}, "sweep": {"dir": str(tmp_path)}}}))
-    assert capsys.readouterr().out == "Run 4 of 7, about 20 min left\n"
+    assert capsys.readouterr().out == f"Run 4 of 7, about {left} left\n"
 
 
-def test_the_command_line_says_of_how_many_values_a_sweep_is_before_its_file_does():
+def test_the_command_line_says_what_a_sweep_varies_before_its_file_does(tmp_path):
     swept = {"sweeper": {"params": {"pos": "none,rope", "seed": "0,1,2"}}, "overrides": {"task": ["seed=5", "steps=9"]}}
-    assert _runs(OmegaConf.create({"hydra": swept})) == 2
+    Comparison().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, **swept}}))
+    assert os.environ["POSENC_SWEEP_JOBS"] == "2"
+    assert job_name(["pos=none", "seed=5", "steps=9"]) == "pos=none"
+
+
+def test_a_job_is_named_by_what_distinguishes_it_in_its_sweep(monkeypatch):
+    monkeypatch.setenv("POSENC_SWEPT_KEYS", "pos,optim.lr,tag")
+    assert job_name(["steps=9", "pos=none", "optim.lr=0.1", "+tag=a,b", "seed=0"]) == "pos=none,optim.lr=0.1,+tag=a,b"
+    monkeypatch.setenv("POSENC_SWEPT_KEYS", "")
+    assert job_name(["steps=9", "seed=0"]) == "the only job"
 
 
 def test_a_failed_job_s_run_is_noted_so_that_it_is_found_from_any_folder(tmp_path, monkeypatch):
@@ -148,7 +169,8 @@ def test_a_failed_job_s_run_is_noted_so_that_it_is_found_from_any_folder(tmp_pat
 
 def test_a_bug_in_one_job_is_noted_with_its_kind_and_shown_with_its_place(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("POSENC_FAILED_JOBS", str(tmp_path / FAILED_JOBS))
-    job = SimpleNamespace(job=SimpleNamespace(override_dirname="seed=1"))
+    monkeypatch.setenv("POSENC_SWEPT_KEYS", "seed")
+    job = SimpleNamespace(overrides=SimpleNamespace(task=["seed=1", "steps=9"]))
     monkeypatch.setattr("posenc.sweeps.callback.HydraConfig", SimpleNamespace(get=lambda: job))
     with failures_recorded(OmegaConf.create({"runs": "${nothing}"})):
         raise TypeError("unsupported")

@@ -3,7 +3,7 @@
 import itertools
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Required, TypeVar
@@ -65,8 +65,8 @@ def read_folder(folder: Path) -> Sweep:
         hint = f"; found {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
         raise UserError(f"no runs in {folder}{hint}")
     runs, diverged, notices = sort_out(read_runs(directories))
-    tried, command, damaged = _notes(folder)
-    notices = (*unreadable, *notices, *damaged)
+    tried, command, others = _notes(folder, {str(Path(run.source).absolute()) for run in diverged})
+    notices = (*unreadable, *notices, *others)
     if tried:
         runs, superseded = _best_only(runs, tried)
         notices += superseded
@@ -88,8 +88,11 @@ def _folders_in(folder: Path, unreadable: list[str]) -> list[Path]:
         return []
 
 
-def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
-    """The trials of a search, the command of the last sweep, and notices of failed jobs and unreadable files."""
+def _notes(folder: Path, diverged: Collection[str]) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
+    """The trials of a search, the command of the last sweep, and notices of unreadable files and failed jobs.
+
+    Jobs whose runs diverged are left out: these have a notice of their own.
+    """
     notices: list[str] = []
 
     def attempt(read: Callable[[Path], _T], file: Path, instead: _T) -> _T:
@@ -102,7 +105,8 @@ def _notes(folder: Path) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str,
     tried: tuple[Mapping[str, Any], ...] = attempt(_search, folder / "search.json", ())
     command = attempt(_command, folder / "multirun.yaml", "")
     failed: list[dict[str, str]] = attempt(failed_jobs, folder, [])
-    notices += [f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed]
+    others = [job for job in failed if job["run"] not in diverged]
+    notices += [f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in others]
     return tried, command, tuple(notices)
 
 

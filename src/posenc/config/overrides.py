@@ -221,8 +221,8 @@ def check_single_run(hydra: Any) -> None:
 def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     """Check the keys of a sweep, the values that all jobs share, and its output folder.
 
-    Otherwise an error might show up only after hours of training. Swept values may be invalid: their jobs fail, and the
-    others are trained. Of a swept group only the first choice is checked.
+    Otherwise an error might show up only after hours of training. Of a swept group only the first choice is checked
+    here, and of other swept values none: `posenc.sweeps.jobs` checks these.
 
     Raises:
         UserError: if a key is unknown or a value invalid.

@@ -200,7 +200,7 @@ class Xpos(Rotary):
         planes = torch.arange(0, self.rotated, 2, dtype=torch.float64) / self.rotated
         gamma, scale_base = float(gamma), float(scale_base)
         zeta = (planes + gamma) / (1 + gamma)
-        growth = -math.log2(zeta[0].item()) / scale_base  # powers of two per position
+        growth = -math.log2(gamma / (1 + gamma)) / scale_base  # powers of two per position
         self.max_length = int(min(LONGEST, LARGEST_GROWTH / max(growth, 1e-9)))
         self.reach = self.max_length // 2
         offsets = torch.arange(-self.reach, self.reach + 1, dtype=torch.float64)

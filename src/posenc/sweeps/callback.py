@@ -17,11 +17,11 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.command_line import broken_pipe, explain, one_sentence_errors
-from posenc.config.overrides import parsed, values_of
+from posenc.config.overrides import values_of
 from posenc.config.secrets import presentable
 from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, Stopped, UserError
@@ -29,6 +29,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.atomic import PARTIAL
 from posenc.storage.failed_jobs import FAILED_JOBS, unfinished_jobs
 from posenc.storage.run_directory import HOLDER, find_run
+from posenc.sweeps.jobs import SWEPT, job_name, overrides_of
 
 FAILURES_FILE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""
@@ -54,7 +55,7 @@ def failures_recorded(cfg: DictConfig) -> Iterator[None]:
             traceback.print_exc()
         if not first_to_report(sentence, FAILED):
             return  # another rank has recorded it
-        record_failure(HydraConfig.get().job.override_dirname, sentence, unfinished_run(cfg))
+        record_failure(job_name(HydraConfig.get().overrides.task), sentence, unfinished_run(cfg))
 
 
 def unfinished_run(cfg: DictConfig) -> Path | None:
@@ -72,7 +73,7 @@ def record_failure(job: str, error: str, run: Path | None = None) -> None:
     Args:
         run: its run directory, which another process may be training.
     """
-    job, error = presentable(job or "the only job"), presentable(error)
+    job, error = presentable(job), presentable(error)
     print(f"{job} failed: {error}", file=sys.stderr, flush=True)
     file = Path(os.environ[FAILURES_FILE])
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,9 @@ class Comparison(Callback):
         folder = Path(config.hydra.sweep.dir).absolute()
         own = folder / f"{FAILED_JOBS}.{secrets.token_hex(4)}{PARTIAL}"  # another sweep may be running in this folder
         os.environ[FAILURES_FILE] = str(own)
-        os.environ[RUNS] = str(_runs(config))
+        overrides = overrides_of(config, config.hydra.overrides.task)
+        os.environ[RUNS] = str(math.prod(len(values_of(override)) for override in overrides.values()))
+        os.environ[SWEPT] = ",".join(key for key, override in overrides.items() if override.is_sweep_override())
         self.start = time.time()
         atexit.register(_publish, own)  # after Ctrl-C
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -116,7 +119,8 @@ class Comparison(Callback):
         summaries = Path(config.hydra.sweep.dir).glob("**/seed*/summary.json")
         trained = sum(file.stat().st_mtime > self.start for file in summaries)
         left = (runs - number) * (time.time() - self.start) / max(trained, 1)
-        estimate = f", about {max(1, round(left / 60))} min left" if trained else ""
+        rounded = f"{round(left / 60)} min" if left >= 90 else f"{max(1, round(left))} s"
+        estimate = f", about {rounded} left" if trained else ""
         with suppress(BrokenPipeError):  # Hydra would only warn; the run itself reports it
             print(f"Run {number + 1} of {runs}{estimate}", flush=True)
 
@@ -126,7 +130,8 @@ class Comparison(Callback):
         if of_others.exists() and of_others.stat().st_mtime < self.start:  # these jobs have been tried again
             of_others.unlink()
         failures = _publish(own)
-        code = _exit_code(lambda: _compare(folder))
+        untrained = failures and not any(folder.glob("*/seed*"))
+        code = 0 if untrained else _exit_code(lambda: _compare(folder))
         failed = _exit_code(lambda: _show_failed(failures))
         if code or failed:
             sys.exit(FAILED if failed else code)
@@ -143,14 +148,6 @@ def _exit_code(step: Callable[[], None]) -> int:
         traceback.print_exc()
         return FAILED
     return 0
-
-
-def _runs(config: DictConfig) -> int:
-    """The number of runs of Hydra's basic sweeper: all combinations of the swept values."""
-    params = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
-    task: Any = OmegaConf.to_container(config.hydra.overrides.task)
-    given = {override.key_or_group: override for override in parsed([*params, *task])}
-    return math.prod(len(values_of(override)) for override in given.values())
 
 
 def _compare(folder: Path) -> None:
