@@ -141,21 +141,31 @@ def test_the_search_with_9_8m_tokens_is_stated_and_moves_neither_arm():
 
 
 def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside_it():
-    points = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
+    *points, again = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
     stated: list[str] = []
     for on_test, on_validation in points:
         assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
-        losses, own = (", ".join(f"{loss:.3f}" for loss in ends.values()) for ends in (on_test.losses, on_test.own))
-        ratios = [formatting.interval(point.advantage, 2) for point in (on_test, on_validation)]
-        tokens = f"{on_test.tokens / 1e6:.1f}M"
-        assert f"| {tokens} | {losses} | {own} | {' | '.join(ratios)} |" in RESULTS
+        assert f"| {on_test.tokens / 1e6:.1f}M | {replicated(on_test, on_validation)} |" in RESULTS
         assert on_test.advantage.interval is not None
         fewer, at = ("", "at") if stated else (" times fewer tokens", "at a budget of")
         low, high = on_test.advantage.interval
+        tokens = f"{on_test.tokens / 1e6:.1f}M"
         stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) {at} {tokens}")
     assert " and ".join(stated[:2]) in README
     assert " and ".join(stated[:2]) in RESULTS
-    assert f"settings of 4.9M ({on_test.advantage.value:.2f}, {low:.2f} to {high:.2f}): the 1.34 of the arms" in RESULTS
+    assert f"settings of 4.9M ({on_test.advantage.value:.2f}, {low:.2f} to {high:.2f}); of the arms tuned" in RESULTS
+    on_test, on_validation = again
+    assert list(on_test.by_seed) == list(on_validation.by_seed) == [3]
+    assert f"| 39.3M, tuned there (seed 3) | {replicated(on_test, on_validation)} |" in RESULTS
+    assert f"one of three new seeds is finished: {on_test.advantage.value:.2f}." in README
+    assert f"one of three new seeds is finished, with {on_test.advantage.value:.2f}." in RESULTS
+
+
+def replicated(on_test: Point, on_validation: Point) -> str:
+    """The cells of a replication: the losses on the test split, and N there and on validation."""
+    losses = (", ".join(f"{loss:.3f}" for loss in ends.values()) for ends in (on_test.losses, on_test.own))
+    ratios = (formatting.interval(point.advantage, 2) for point in (on_test, on_validation))
+    return " | ".join([*losses, *ratios])
 
 
 def test_n_over_the_six_seeds_of_both_replications_is_stated():

@@ -60,8 +60,8 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     assert f"There {len(copying)} of {len(large)} runs copy, six of eleven with seed 100 and" in COPYING
     assert f"{of_fresh} with a smaller base none of {len(rows) - len(large)} (" in COPYING
     assert (
-        f"RoPE copies in {len(copying)} of {len(rows)}, and ten of these end below every sinusoid of the same seed."
-        in README
+        f"RoPE copies in {len(copying)} of {len(rows)} (its arm with one of three seeds at 79M and two at 157M), "
+        "and ten of these end below every sinusoid of the same seed and budget." in README
     )
     assert f"and {len(copying)} of the {len(rows)} of RoPE with all channels rotated in all layers," in RESULTS
     assert f"{stated}." in RESULTS

@@ -20,7 +20,7 @@ from posenc.config.overrides import parsed, values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.sweeps.callback import RUNS
-from posenc.sweeps.jobs import SWEPT
+from posenc.sweeps.jobs import SWEPT_KEYS
 
 
 class BestAgainstBest(Sweeper):
@@ -75,7 +75,7 @@ class BestAgainstBest(Sweeper):
         jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *output] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
         os.environ[RUNS] = str(len(jobs) + len(schemes) * len(seeds))
-        os.environ[SWEPT] = ",".join(["pos", *self.grid, "seed"])
+        os.environ[SWEPT_KEYS] = ",".join(["pos", *self.grid, "seed"])
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
         best = _best(trials, losses)
         search = [

@@ -54,6 +54,8 @@ def test_what_has_no_entry_is_never_a_number():
         ((-0.19, -0.2, -0.21), "0.200 bits less (0.175 to 0.225) with rope"),
         ((-0.1, 0.0, 0.4), "0.100 bits more (-0.557 to +0.757, perhaps no change) with rope"),
         ((0.3,), "0.300 bits more with rope"),
+        ((-0.0001, 0.0, 0.0001), "the same to within 0.001 bits with rope"),
+        ((-0.0001,), "the same to within 0.001 bits with rope"),
     ],
 )
 def test_the_sentence_follows_from_the_interval(slopes, change):

@@ -103,13 +103,15 @@ def test_only_folders_that_do_not_exist_are_refused(folder, tmp_path, capsys):
     assert capsys.readouterr().err == f"posenc claim_map: {tmp_path / 'runs'}: no such folder\n"
 
 
-def test_n_gram_models_are_measured_on_the_validation_windows_of_the_runs(folder, tmp_path):
+def test_n_gram_models_are_measured_on_the_validation_windows_of_the_runs(folder, tmp_path, capsys):
     kept, text = shutil.copytree(folder / "kept", tmp_path / "kept"), [f"data.path={folder}/text.txt", *SHORT]
     main(["--results", str(kept), "--ngrams", *text, "--todo", *text])  # --todo: no figure
     losses = {int(row["order"]): float(row["val_loss"]) for row in read_csv(kept / "ngrams.csv")}
     assert list(losses) == [2, 3, 4, 5]
     (bigram,) = {float(row["bigram_loss"]) for row in read_csv(kept / "runs.csv")}
     assert losses[2] == pytest.approx(bigram, abs=1e-5)
+    printed = ", ".join(f"{loss:.3f} for n = {order}" for order, loss in losses.items())
+    assert f": {printed}.\n" in capsys.readouterr().err
 
 
 def test_what_a_run_copies_is_added_once(measured):

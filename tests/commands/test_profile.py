@@ -102,7 +102,7 @@ def test_a_trace_is_never_overwritten(tmp_path):
     out.write_text("mine")
     result = profile("experiment=smoke", "--out", out)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"profile.py: --out={out} already exists: choose another file, or delete it\n"
+    assert result.stderr == f"posenc profile: --out={out} already exists: choose another file, or delete it\n"
     assert out.read_text() == "mine"
 
 
@@ -136,7 +136,7 @@ def test_what_only_the_text_shows_to_be_wrong_is_answered_in_one_sentence(tmp_pa
 @pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has that accelerator")
 def test_an_accelerator_that_is_not_there_is_not_replaced_by_another(tmp_path):
     result = profile(f"runs={tmp_path}/runs", "trainer.accelerator=mps")
-    assert result.stderr == "profile.py: trainer.accelerator=mps: this machine has none; use auto or cpu\n"
+    assert result.stderr == "posenc profile: trainer.accelerator=mps: this machine has none; use auto or cpu\n"
     assert result.returncode == 2
 
 

@@ -11,6 +11,7 @@ WRONG_SWEEPS = [
     train("-m +sweep=positions sed=1", "sed is not a key; did you mean seed"),
     train("-m pos=none,rope hydra/launcher=slrum", "did you mean hydra/launcher=slurm"),
     train("-m seed=0,1 hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size=0 must be at least 1"),
+    train("-m seed=0,1 hydra.sweeper.max_batch_size=1,2", "max_batch_size=1,2 cannot be swept: the jobs of a sweep sh"),
     train("-m name=a,b", "name=a,b cannot be swept: the runs of a sweep are compared in one folder"),
     train(
         "-m experiment=smoke,kjv_long", "names the runs smoke and kjv_long: set name=, to compare them in one folder"

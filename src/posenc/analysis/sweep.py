@@ -62,7 +62,7 @@ def read_folder(folder: Path) -> Sweep:
     directories = [run for scheme in schemes for run in _folders_in(scheme, unreadable) if run.name.startswith("seed")]
     if not directories and not unreadable:
         known = sorted({str(run.parents[1]) for run in at_any_depth(folder, [])})
-        hint = f"; found {', '.join(known)}" if known else "; train some with `python train.py -m pos=...`"
+        hint = f"; found {', '.join(known)}" if known else "; train some first, with -m pos=..."
         raise UserError(f"no runs in {folder}{hint}")
     runs, diverged, notices = sort_out(read_runs(directories))
     tried, command, others = _notes(folder, {str(Path(run.source).absolute()) for run in diverged})

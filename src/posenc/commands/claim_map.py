@@ -69,7 +69,10 @@ def unplanned(study: "Study") -> list[str]:
 
 
 def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
-    """Write the losses of n-gram models on the validation windows of the experiment with overrides to ngrams.csv."""
+    """Write the losses of n-gram models on the validation windows of the experiment with overrides to ngrams.csv.
+
+    They are printed too.
+    """
     from posenc.analysis.results import NGramRow, table
     from posenc.config.instantiate import build
     from posenc.objectives.ngram import KEY_BITS, ngram_losses
@@ -88,6 +91,8 @@ def measure_ngrams(study: "Study", overrides: Sequence[str]) -> None:
     others = [row for row in read_rows(study.folder / "ngrams.csv", NGramRow) if row.corpus != name]
     rows = [NGramRow(name, order, round(loss, 5)) for order, loss in losses.items()]
     atomic_write(study.folder / "ngrams.csv", table(NGramRow, [*others, *rows]))
+    printed = ", ".join(f"{row.val_loss:.3f} for n = {row.order}" for row in rows)
+    print(f"Nats per token of n-gram models on {study.title(name)}: {printed}.", file=sys.stderr)
 
 
 def measure_models(study: "Study", finished: "Sequence[Finished]", given: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posenc.config.command_line import Arguments
+from posenc.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,6 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from posenc.report.explore import html
         from posenc.storage.atomic import atomic_write, check_writable
 
+        if not given.results.exists():
+            raise UserError(f"--results={given.results} does not exist: a checkout of the repository has it")
         check_writable(f"--out={given.out}", given.out.parent)
         page = html(given.results, CONF)
         given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides, as for train.py")
     default = "runs/profiles/<pos>-<model>-<device>.json, numbered if it exists"
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"the trace; default: {default}")
+    sys.argv[0] = parser.prog  # errors name the command
     with one_sentence_errors():
         given = parser.parse_intermixed_args(arguments)
     overrides = flags_first(given.overrides)

@@ -43,6 +43,8 @@ def command_line(
     with parser.parsed(arguments) as given:
         from posenc.analysis.study import Study
 
+        if not given.results.exists():
+            raise UserError(f"--results={given.results} does not exist: a checkout of the repository has it")
         study = Study(given.results)
         if given.folders and not any(folder.exists() for folder in given.folders):
             raise UserError(f"{' and '.join(map(str, given.folders))}: no such folder")

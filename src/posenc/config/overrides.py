@@ -133,10 +133,9 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
 
 def not_a_choice(group: str, choice: str, choices: Collection[str]) -> str:
     """The error message for an unknown choice."""
-    return (
-        f"{group}={choice} is not a choice; {nearest(choice, choices, f'{group}=')} "
-        f"({group} is one of {', '.join(sorted(choices))})"
-    )
+    hint, listed = nearest(choice, choices, f"{group}="), ", ".join(sorted(choices))
+    every = "" if hint.startswith("choose from") else f" ({group} is one of {listed})"
+    return f"{group}={choice} is not a choice; {hint}{every}"
 
 
 def _check_key(key: str) -> None:
@@ -234,6 +233,8 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     for override in overrides:
         if override.is_sweep_override() and override.key_or_group in ("name", "runs"):
             raise UserError(f"{override.input_line} cannot be swept: the runs of a sweep are compared in one folder")
+        if override.is_sweep_override() and override.key_or_group.startswith("hydra"):
+            raise UserError(f"{override.input_line} cannot be swept: the jobs of a sweep share it")
         if override.is_sweep_override() and override.key_or_group == "sweep":
             raise UserError(f"{override.input_line} cannot be swept: a sweep is one command")
         if override.key_or_group == "hydra.sweeper.max_batch_size" and re.match(r"0$|-", str(override.value())):

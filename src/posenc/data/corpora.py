@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posenc.bounds import PositiveInt
-from posenc.data.readers import END, below, encoded, find_files, read_file
+from posenc.data.readers import END, below, encoded, find_files, read_file, suffixes
 from posenc.errors import UserError, first_line, needed_for
 from posenc.storage.reading import open_regular
 
@@ -122,7 +122,7 @@ class TextFiles(_Cut):
 
     def __init__(self, path: str | None = None, field: str = "text", separator: str | None = None) -> None:
         if not path:
-            raise UserError("data.path is missing: give a .txt, .jsonl or .parquet file, a folder, or a glob")
+            raise UserError(f"data.path is missing: give a file ({suffixes()}), a folder, or a glob")
         self.files = {file: _state(file) for file in find_files(path)}
         self.field, self.separator = field, separator
 

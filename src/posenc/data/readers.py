@@ -69,11 +69,14 @@ def find_files(path: str) -> list[Path]:
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
     if files:
         return files
-    suffixes = ", ".join(filter(None, READERS))
     if not root.exists() and not glob.has_magic(path):
         raise UserError(f"data.path={path} does not exist")
-    compressed = " or ".join(OPENERS)
-    raise UserError(f"data.path={path} has no text files: expected {suffixes} or no suffix, also with {compressed}")
+    raise UserError(f"data.path={path} has no text files: expected {suffixes()}")
+
+
+def suffixes() -> str:
+    """The suffixes of text files, for error messages."""
+    return f"{', '.join(filter(None, READERS))} or no suffix, also with {' or '.join(OPENERS)}"
 
 
 def would_find(path: str, file: Path) -> bool:

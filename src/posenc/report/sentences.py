@@ -174,6 +174,8 @@ def extrapolation(found: Extrapolation) -> str:
 def _change(change: Estimate) -> str:
     """0.412 bits more (0.380 to 0.444), and whether it is distinguishable from no change."""
     cost = f"{abs(change.value):.3f} bits {'more' if change.value > 0 else 'less'}"
+    if not any(round(value, 3) for value in (change.value, *(change.interval or ()))):
+        return "the same to within 0.001 bits"
     if change.interval is None:
         return cost
     low, high = change.interval

@@ -29,7 +29,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.atomic import PARTIAL
 from posenc.storage.failed_jobs import FAILED_JOBS, unfinished_jobs
 from posenc.storage.run_directory import HOLDER, find_run
-from posenc.sweeps.jobs import SWEPT, job_name, overrides_of
+from posenc.sweeps.jobs import SWEPT_KEYS, job_name, overrides_of
 
 FAILURES_FILE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""
@@ -106,7 +106,7 @@ class Comparison(Callback):
         os.environ[FAILURES_FILE] = str(own)
         overrides = overrides_of(config, config.hydra.overrides.task)
         os.environ[RUNS] = str(math.prod(len(values_of(override)) for override in overrides.values()))
-        os.environ[SWEPT] = ",".join(key for key, override in overrides.items() if override.is_sweep_override())
+        os.environ[SWEPT_KEYS] = ",".join(key for key, override in overrides.items() if override.is_sweep_override())
         self.start = time.time()
         atexit.register(_publish, own)  # after Ctrl-C
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

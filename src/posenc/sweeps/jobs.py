@@ -1,11 +1,12 @@
-"""The jobs of a sweep: what it varies, their names, and whether each can be trained."""
+"""The jobs of a sweep: what distinguishes them, and a check of their corpora and models before the first one starts."""
 
 import copy
 import itertools
+import json
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
@@ -15,14 +16,15 @@ from posenc.config.files import choices_in
 from posenc.config.instantiate import build
 from posenc.config.overrides import parsed, values_of
 from posenc.config.schema import check
+from posenc.errors import UserError
 
-SWEPT = "POSENC_SWEPT_KEYS"
+SWEPT_KEYS = "POSENC_SWEPT_KEYS"
 """Environment variable with the keys that distinguish the jobs of a sweep, separated by commas."""
 
 
 def job_name(overrides: Iterable[str]) -> str:
     """The name of a job in messages: its overrides of the swept keys."""
-    swept = os.environ.get(SWEPT, "").split(",")
+    swept = os.environ.get(SWEPT_KEYS, "").split(",")
     return ",".join(one for one in overrides if one.partition("=")[0].lstrip("+") in swept) or "the only job"
 
 
@@ -34,45 +36,63 @@ def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]
 
 
 def check_jobs(arguments: Sequence[str], conf: Path) -> None:
-    """Check that the corpus and the model of each job can be built, before the first one starts.
+    """Check the values of a sweep's jobs, and that their corpora and models can be built.
 
-    Tries all combinations of the swept choices, and each other swept value with the first one of everything else.
+    All combinations of the swept choices are tried, and each other swept value with the first one of everything else;
+    not the grid of `hydra/sweeper=best_against_best`.
 
     Raises:
-        UserError: if one cannot.
+        UserError: on the first job that cannot be trained.
     """
+    tried = set()
+    for config in _configurations(arguments, conf):
+        values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        check(values)
+        what = json.dumps({**values, "seed": None}, sort_keys=True)
+        if what not in tried:
+            tried.add(what)
+            _build(values)
+
+
+def _configurations(arguments: Sequence[str], conf: Path) -> Iterator[DictConfig]:
+    """Those that `check_jobs` tries."""
     given = parsed(arguments)
     fixed = [override.input_line or "" for override in given if not override.is_sweep_override()]
-    first = [_jobs(override)[0] for override in given if override.is_sweep_override()]
-    task = [override.input_line or "" for override in given]
-    varied = overrides_of(with_hydra(conf, [*fixed, *first]), task)
-    swept = {key: _jobs(override) for key, override in varied.items() if override.is_sweep_override()}
+    overrides = overrides_of(with_hydra(conf, fixed), [override.input_line or "" for override in given])
+    swept = {key: _single(override) for key, override in overrides.items() if override.is_sweep_override()}
     groups = [key for key in swept if key in choices_in(conf)]
-    values = [key for key in swept if key not in groups]
+    others = [key for key in swept if key not in groups]
     for choices in itertools.product(*(swept[group] for group in groups)):
-        _check(composed(conf, [*fixed, *(swept[key][0] for key in values), *choices])[0])
-    config, _ = composed(conf, [*fixed, *(of_key[0] for of_key in swept.values())])
-    for key in values:
-        for job in swept[key][1:]:
-            other = copy.deepcopy(config)
-            OmegaConf.update(other, key, parsed([job])[0].value(), force_add=True)  # composing takes ten times as long
-            _check(other)
+        yield composed(conf, [*fixed, *(swept[key][0] for key in others), *choices])[0]
+    first, _ = composed(conf, [*fixed, *(of_key[0] for of_key in swept.values())])
+    for key in others:
+        for override in swept[key][1:]:
+            config = copy.deepcopy(first)  # composing takes ten times as long
+            OmegaConf.update(config, key, parsed([override])[0].value(), force_add=True)
+            yield config
 
 
-def _jobs(override: Override) -> list[str]:
+def _single(override: Override) -> list[str]:
     """The overrides of single jobs that a swept one stands for."""
     key, _, _ = str(override.input_line).partition("=")
     return [f"{key}={value}" for value in values_of(override)]
 
 
-def _check(config: DictConfig) -> None:
+def _build(config: dict[str, Any]) -> None:
+    """Build the corpus, and the model on the meta device, which has no memory.
+
+    Raises:
+        UserError: if that is impossible.
+    """
     import torch
 
     from posenc.training.experiment import Experiment
 
-    plain: dict[str, object] = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
-    check(plain)
-    build(plain, "data")
-    # A plug-in's constructor may read the values of its tensors, which have none on this device.
-    with torch.device("meta"), suppress(RuntimeError):
-        Experiment.of(plain)
+    try:
+        build(config, "data")
+        with torch.device("meta"):
+            Experiment.of(config)
+    except UserError:
+        raise
+    except Exception:  # a plug-in that reads the values of its tensors, or a bug: the job itself reports it
+        return
