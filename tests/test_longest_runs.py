@@ -248,8 +248,8 @@ def test_which_sinusoidal_runs_copy_and_that_the_learned_tables_that_copy_end_ab
         if (run.pos, run.tokens) == ("sinusoidal", BUDGETS["59.0M"]) and run.key in gains
     }
     assert [gain > 0.2 for (rate, *_), gain in of_59.items() if rate == 0.003] == [True] * 8
-    others = [f"{-of_59[0.0042, seed, '0.1']:.2f}" for seed in (2, 100)]
-    assert f"in one of two measured at 0.0042 ({others[0]}, seed 2; {others[1]}, seed 100), and a little" in COPYING
+    first, second = (f"{-of_59[0.0042, seed, '0.1']:.2f}" for seed in (2, 100))
+    assert f"in one of two measured at 0.0042 ({first}, seed 2; {second}, seed 100), and a little" in COPYING
     assert f"at 0.002 ({-of_59[0.002, 100, '0.1']:.2f}); RoPE does not" in COPYING
     assert len(of_59) == 8 + 2 + 1
     assert silent[1] < 0.045 < 0.2 < most[0]
