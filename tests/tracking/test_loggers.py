@@ -48,7 +48,7 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
     assert "wandb leet" in result.stdout
     assert "wandb sync" in result.stdout
     assert re.search(r"^Run 1 of 2$", result.stdout, re.MULTILINE)
-    assert re.search(r"^Run 2 of 2, about \d+ s left$", result.stdout, re.MULTILINE)
+    assert re.search(r"^Run 2 of 2, about \d+ (s|min) left$", result.stdout, re.MULTILINE)
     ids = set()
     for scheme in ("none", "rope"):
         run = only(tmp_path / "runs" / "smoke" / scheme)
