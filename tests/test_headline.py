@@ -155,10 +155,16 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
     assert " and ".join(stated[:2]) in RESULTS
     assert f"settings of 4.9M ({on_test.advantage.value:.2f}, {low:.2f} to {high:.2f}); of the arms tuned" in RESULTS
     on_test, on_validation = again
-    assert list(on_test.by_seed) == list(on_validation.by_seed) == [3]
-    assert f"| 39.3M, tuned there (seed 3) | {replicated(on_test, on_validation)} |" in RESULTS
-    assert f"one of three new seeds is finished: {on_test.advantage.value:.2f}." in README
-    assert f"one of three new seeds is finished, with {on_test.advantage.value:.2f}." in RESULTS
+    assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4]
+    losses = replicated(on_test, on_validation).split(" | ")[:2]
+    ratios = [
+        f"{point.advantage.value:.2f} ({', '.join(f'{ratio:.2f}' for ratio in point.by_seed.values())})"
+        for point in again
+    ]
+    assert f"| 39.3M, tuned there (seeds 3 and 4) | {' | '.join([*losses, *ratios])} |" in RESULTS
+    of_seeds = listed(on_test.by_seed.values(), 2)
+    assert f"two of three new seeds are finished: {of_seeds}." in README
+    assert f"two of three new seeds are finished, with {of_seeds}." in RESULTS
 
 
 def replicated(on_test: Point, on_validation: Point) -> str:
