@@ -217,6 +217,7 @@ WRONG_PLACES = [
     train("name=5", "name=5 must be text; quote it twice, 'name=\"5\"'"),
     train("data=text data.path=5", "data.path=5 must be text or null; quote it twice, 'data.path=\"5\"'"),
     train("trainer.precision=32", "must be auto or 32-true or bf16-mixed\n"),
+    train("trainer.compile=2", "trainer.compile=2 must be true or false or auto\n"),
     train("name={a:1}", "name={'a': 1} must be text"),
     Wrong(("name=",), "name= must be a plain folder name"),
     Wrong(('name="a\nb"',), "name=a b must be a plain folder name"),

@@ -185,8 +185,9 @@ def _sentence(
     in_bounds = not any(error in OUT_OF_BOUNDS for where, error in errors.items() if where[0] == key)
     close = difflib.get_close_matches(str(values[key]), map(str, schemas[key].get("enum", [])), n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
-    kinds = [one.get("type") for one in (schemas[key], *schemas[key].get("anyOf", ())) if "enum" not in one]
-    if "string" in kinds and type(values[key]) in (int, float):  # Hydra reads 2026 as a number
+    forms = (schemas[key], *schemas[key].get("anyOf", ()))
+    any_text = any(form.get("type") == "string" and not {"enum", "const"} & form.keys() for form in forms)
+    if any_text and type(values[key]) in (int, float):  # Hydra reads 2026 as a number
         meant = f"""; quote it twice, '{prefix}{key}="{values[key]}"'"""
     allowed = _describe(schemas[key], in_bounds)
     if isinstance(values[key], list):
