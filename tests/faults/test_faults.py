@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_csv
 from posenc.storage.run_directory import HOLDER
 from tests.faults import damage, kills, limits, stops
@@ -109,6 +110,22 @@ def test_a_run_whose_rows_are_not_all_there_does_not_go_on_with_a_hole(file, har
     assert told.returncode == 2
     assert f"{file} lacks rows up to step {whole.steps}" in told.stderr
     assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("damaged", [b"\0" * 4096 + b"\n", b"\xff\xfe,1\n", b"51,2\n", b"51,x\n" * 9 + b"52"])
+def test_a_run_resumes_if_rows_after_its_checkpoint_are_damaged(damaged, whole, tmp_path):
+    """A power failure may damage what has not been flushed to disk yet."""
+    shutil.copytree(whole.folder, tmp_path, dirs_exist_ok=True)
+    victim = Toy(tmp_path, whole.steps)
+    run = victim.run()
+    damage.unfinish(run)
+    newest_first(run / "checkpoints")[0].unlink()  # rows after the one before it are written again
+    for name in ("metrics.csv", "attention.csv"):
+        with (run / name).open("ab") as stream:
+            stream.write(damaged)
+    told = victim.finish()
+    assert told.returncode == 0, told.stderr
+    assert same_curve(whole, victim)
 
 
 def test_ctrl_c_in_a_sweep_saves_the_run_and_ends_the_sweep(tmp_path):

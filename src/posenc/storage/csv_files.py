@@ -4,12 +4,13 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
-from posenc.storage.reading import read_text
+from posenc.storage.reading import read_bytes, read_text
 from posenc.storage.resource_errors import disk_errors
 
 _Row = TypeVar("_Row")
@@ -42,12 +43,13 @@ def _escape_formula(value: Any) -> Any:
 class MetricsFile:
     """A CSV file that is appended to during a run, such as metrics.csv; its first column is the step.
 
-    When a run resumes, rows after the checkpoint are dropped, since they will be written again.
+    When a run resumes, rows after the checkpoint are dropped, since they will be written again. Those may be damaged
+    after a power failure: only rows up to a checkpoint have been flushed to disk.
     """
 
     def __init__(self, file: Path, columns: Sequence[str], resumed_at: int) -> None:
         self.file, self.columns = file, columns
-        rows = read_csv(file) if resumed_at else []
+        rows = intact_rows(file) if resumed_at else []
         atomic_write(file, to_csv(columns, (row for row in rows if int(row["step"]) <= resumed_at)))
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -117,7 +119,7 @@ def read_numbers(file: Path) -> list[dict[str, float]]:
         UserError: if a cell is not a number, or a row has no step.
     """
     try:
-        rows = [{name: float(cell) for name, cell in row.items() if cell} for row in read_csv(file)]
+        rows = [_numbers(row) for row in read_csv(file)]
         if all(row["step"].is_integer() for row in rows):
             return rows
     except (KeyError, ValueError) as error:
@@ -125,9 +127,24 @@ def read_numbers(file: Path) -> list[dict[str, float]]:
     raise UserError(f"{file} cannot be read: a step is not an integer")
 
 
-def steps_in(file: Path) -> list[int]:
-    """The distinct steps in a CSV file; empty if it cannot be read."""
-    try:
-        return list(dict.fromkeys(int(row["step"]) for row in read_csv(file)))
-    except (UserError, KeyError, ValueError):
-        return []
+def intact_rows(file: Path) -> list[dict[str, str]]:
+    """The rows of metrics.csv or attention.csv before the first damaged one; empty if the file does not exist.
+
+    Raises:
+        UserError: if it is too large or not a regular file.
+    """
+    text = read_bytes(file, MAX_BYTES).decode(errors="replace") if file.exists() else ""
+    header, *lines = text.split("\n")[:-1] or [""]  # the last row may lack its end
+    rows = []
+    with suppress(KeyError, ValueError):  # of the first damaged row
+        for line in lines:
+            row = dict(zip(header.split(","), line.split(","), strict=True))
+            int(row["step"])
+            _numbers(row)
+            rows.append(row)
+    return rows
+
+
+def _numbers(row: Mapping[str, str]) -> dict[str, float]:
+    """A row without its empty cells."""
+    return {name: float(cell) for name, cell in row.items() if cell}

@@ -43,15 +43,23 @@ def read_text(file: Path, limit: int = MAX_BYTES) -> str:
     Raises:
         UserError: if it is missing, not a regular file, larger than `limit` bytes, or not UTF-8.
     """
+    try:
+        return read_bytes(file, limit).decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} cannot be read: it is not UTF-8 text") from error
+
+
+def read_bytes(file: Path, limit: int) -> bytes:
+    """The contents of a file.
+
+    Raises:
+        UserError: if it is missing, not a regular file, or larger than `limit` bytes.
+    """
     with open_regular(file) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size > limit:
             raise UserError(f"{file} cannot be read: {size:,} bytes, at most {limit:,} are allowed")
-        data = stream.read(limit)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} cannot be read: it is not UTF-8 text") from error
+        return stream.read(limit)
 
 
 def read_json(file: Path) -> Any:

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from posenc.config.schema import Settings
 from posenc.errors import RunError, UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.csv_files import MetricsFile, read_numbers, steps_in
+from posenc.storage.csv_files import MetricsFile, intact_rows, read_numbers
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.loggers import Loggers
@@ -82,7 +82,8 @@ class MetricsWriter(Callback):
         for name, every in (("metrics.csv", self.settings.log_every), ("attention.csv", self.settings.attention_every)):
             file = self.directory.path / name
             expected = list(range(every, written + 1, every))
-            if [step for step in steps_in(file) if step <= written] != expected:
+            steps = dict.fromkeys(int(row["step"]) for row in intact_rows(file))  # attention.csv has a row per head
+            if [step for step in steps if step <= written] != expected:
                 raise UserError(
                     f"{file} lacks rows up to step {written}, where the checkpoint resumes: "
                     f"restore it, or delete {self.directory.path} to start from scratch"
