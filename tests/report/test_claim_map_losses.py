@@ -8,10 +8,11 @@ import pytest
 from matplotlib.text import Annotation, Text
 
 from posenc.analysis.claim_map import advantage, compared
-from posenc.report.claim_map_losses import losses, markers_by_name
+from posenc.report.claim_map_losses import losses
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
 SLOWER = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
+KINDS = ("other settings", "replications")  # of hollow markers
 
 
 def panels(runs, alternatives=None):
@@ -51,7 +52,7 @@ def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm_in_the_second
     left, right = panels(backbone(), alternatives)
     drawn = {line.get_label(): line for line in right.lines}
     for runs, label in zip(alternatives.values(), ("RoPE", "sinusoid"), strict=True):
-        marks = drawn[f"{label}, learning rate 0.001"]
+        marks = drawn[f"{label}, other settings"]
         assert marks.get_xydata().tolist() == [[run.tokens, run.val_loss] for run in runs]
         assert (marks.get_fillstyle(), marks.get_linestyle()) == ("none", "None")
         assert marks.get_color() == drawn[label].get_color()
@@ -65,11 +66,17 @@ def test_a_budget_less_than_twice_the_last_one_named_has_a_tick_without_a_name()
     assert [names[units * UNIT] for units in (8, 12, 16)] == ["9.8", "", "19.7"]
 
 
-def test_the_same_alternative_of_both_arms_has_one_marker_and_another_has_another():
-    rope, sinusoidal, higher = markers_by_name(
-        ["rope, rate 0.003", "sinusoidal, rate 0.003", "sinusoidal, rate 0.006"]
-    ).values()
-    assert rope == sinusoidal != higher
+def test_other_settings_and_replications_have_a_marker_each_which_both_arms_share():
+    alternatives = with_a_lower_rate(8)
+    again = {name: [replace(run, seed=run.seed + 3) for run in runs] for name, runs in alternatives.items()}
+    again["replication"] = [run for runs in again.values() for run in runs]  # a second name of the same runs
+    _, right = panels(backbone(), {**alternatives, **{f"again, {name}": runs for name, runs in again.items()}})
+    markers = {line.get_label(): line.get_marker() for line in right.lines}
+    settings, seeds = ({markers[f"{arm}, {kind}"] for arm in ("RoPE", "sinusoid")} for kind in KINDS)
+    assert len(settings) == len(seeds) == 1
+    assert settings != seeds
+    drawn = [line for line in right.lines if line.get_fillstyle() == "none"]
+    assert sum(len(line.get_xdata()) for line in drawn) == 2 * sum(map(len, alternatives.values()))
 
 
 def test_the_budgets_at_which_the_arms_are_compared_are_those_that_no_seed_ends_too_high_for():

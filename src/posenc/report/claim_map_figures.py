@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point, tokens_to
 from posenc.report import formatting
-from posenc.report.claim_map_losses import markers_by_name, over_budgets
+from posenc.report.claim_map_losses import over_budgets
 from posenc.report.figures import DASHES, STYLE, label
 from posenc.report.looks import looks, titled
 
@@ -82,7 +82,7 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     _seeds_of(axes, main)
     _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
     measured = {pos: points for pos, points in others.items() if points}
-    look, markers = looks(measured), markers_by_name(measured)
+    look, markers = looks(measured), dict(zip(measured, itertools.cycle("DsPXh^v"), strict=False))
     middle = (len(measured) - 1) / 2
     for place, (pos, points) in enumerate(measured.items()):
         beside = axes.transData + ScaledTranslation(3 * (place - middle) / 72, 0, axes.figure.dpi_scale_trans)

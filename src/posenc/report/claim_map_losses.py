@@ -3,7 +3,7 @@
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import matplotlib
@@ -25,21 +25,22 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     Args:
         results: of RoPE and the baseline; a dot per run, a line through the medians over seeds.
         points: N(D) of RoPE over the baseline; an arrow each, in the second panel.
-        alternatives: runs with other hyperparameters, and of other schemes, by name. Those of these two are drawn
-            hollow, beside the dots, in the second panel, but for the budgets in `from_reversal`, which are in the
-            figure of claim_map_reversals.
+        alternatives: runs with other hyperparameters or seeds, and of other schemes, by name. Those of these two are
+            drawn hollow, beside the dots, in the second panel, but for the budgets in `from_reversal`, which are in
+            the figure of claim_map_reversals.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
     later = set(from_reversal(points))
-    elsewhere = {name: [run for run in runs if run.tokens not in later] for name, runs in alternatives.items()}
-    beside = {name: runs for name, runs in elsewhere.items() if runs and runs[0].pos in (ARM, BASELINE)}
+    others = dict.fromkeys(itertools.chain(*alternatives.values()))  # a run may have several names
+    beside = [run for run in others if run.pos in (ARM, BASELINE) and run.tokens not in later]
     fig = Figure(figsize=(8, 4.4), layout="constrained")
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     for axes in drawn:
-        _runs(axes, results, beside if axes is closest else {})
+        _runs(axes, results)
         over_budgets(axes, {result.tokens for result in results})
         axes.set_xlabel("million training tokens of the run")
+    _beside(closest, beside, {result.seed for result in results})
     several = [point for point in (near if enlarged else points) if point.advantage.seeds > 1]
     arrows = [point for point in several if point.has_ratio and min(point.by_seed.values()) > 1]
     for point in arrows:
@@ -47,7 +48,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     _bigram(drawn[0], results)
     if enlarged:
         tokens = {point.tokens for point in near}
-        shown = [result for result in (*results, *itertools.chain(*beside.values())) if result.tokens in tokens]
+        shown = [result for result in (*results, *beside) if result.tokens in tokens]
         _enlarge(closest, shown, arrows)
         (left, right), (low, high) = closest.get_xlim(), closest.get_ylim()
         right = min(right, drawn[0].get_xlim()[1])
@@ -83,15 +84,8 @@ def over_budgets(axes: Any, budgets: set[int]) -> None:
     axes.minorticks_off()
 
 
-def markers_by_name(names: Iterable[str]) -> dict[str, str]:
-    """A marker for each name, the same for arms with the same alternative (the name, or its part after a comma)."""
-    changes = {name: name.partition(", ")[2] or name for name in names}
-    markers = dict(zip(dict.fromkeys(changes.values()), itertools.cycle("DsPXh^v"), strict=False))
-    return {name: markers[change] for name, change in changes.items()}
-
-
-def _runs(axes: Any, results: Sequence[Result], alternatives: Mapping[str, Sequence[Result]]) -> None:
-    look = looks([ARM, BASELINE, *(own[0].pos for own in alternatives.values())])
+def _runs(axes: Any, results: Sequence[Result]) -> None:
+    look = looks([ARM, BASELINE])
     for pos in (BASELINE, ARM):
         by_budget: dict[int, list[float]] = {}
         for result in sorted(results, key=lambda result: result.tokens):
@@ -102,12 +96,19 @@ def _runs(axes: Any, results: Sequence[Result], alternatives: Mapping[str, Seque
         for tokens, found in by_budget.items():
             dot = {"markersize": 5, "alpha": 0.65, "markeredgewidth": 0}
             axes.plot([tokens] * len(found), found, "o", color=look[pos].colour, **dot)
-    beside = axes.transData + ScaledTranslation(8 / 72, 0, axes.figure.dpi_scale_trans)
-    for name, marker in markers_by_name(alternatives).items():
-        own = alternatives[name]
-        budgets, ends = [result.tokens for result in own], [result.val_loss for result in own]
-        style = {"color": look[own[0].pos].colour, "markersize": 5, "fillstyle": "none", "transform": beside}
-        axes.plot(budgets, ends, marker, label=titled(name), **style)
+
+
+def _beside(axes: Any, runs: Sequence[Result], seeds: Set[int]) -> None:
+    """Hollow markers to the right of the dots: further settings with these seeds, and replications with others."""
+    look = looks([ARM, BASELINE])
+    for name, marker, points, replicates in (("other settings", "D", 6, False), ("replications", "P", 12, True)):
+        aside = axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
+        for pos in (BASELINE, ARM):
+            own = [run for run in runs if run.pos == pos and (run.seed not in seeds) == replicates]
+            style = {"color": look[pos].colour, "markersize": 5, "fillstyle": "none", "transform": aside}
+            if own:
+                at = [run.tokens for run in own], [run.val_loss for run in own]
+                axes.plot(*at, marker, label=f"{titled(pos)}, {name}", **style)
 
 
 def _bigram(axes: Any, results: Sequence[Result]) -> None:
