@@ -11,6 +11,7 @@ import yaml
 from posenc.config.instantiate import GROUPS, build, build_model, target
 from posenc.config.schema import check_groups
 from posenc.errors import UserError
+from posenc.interventions import Intervention
 from posenc.objectives.objective import Causal
 from posenc.positions import PositionScheme
 from tests import conftest
@@ -165,3 +166,22 @@ def test_an_intervention_in_no_layer_of_the_model_is_refused(layers):
     config = conftest.composed("intervention=offset_bias", f"intervention.in_layers={layers}")
     with pytest.raises(UserError, match="must be one or more of the model's layers, 0 to 3$"):
         build_model(config, Causal(256))
+
+
+def test_the_keys_of_another_package_s_intervention_mean_what_it_says(monkeypatch):
+    class FromVerse(Intervention):
+        def __init__(self, scheme, start: str) -> None:
+            super().__init__(scheme)
+            self.start = start
+
+        def check_effect(self, layers, context, steps):  # noqa: ARG002
+            if self.start == "Rev 22":
+                raise ValueError(f"start={self.start} must be before the last chapter")
+
+    declared = SimpleNamespace(value="mine:FromVerse", load=lambda: FromVerse)
+    monkeypatch.setattr("posenc.config.instantiate.entry_points", lambda group: [declared])  # noqa: ARG005
+    config = conftest.composed("pos=none")
+    model = build_model({**config, "intervention": {"_target_": "mine.FromVerse", "start": "Gen 1"}}, Causal(256))
+    assert model.scheme.start == "Gen 1"
+    with pytest.raises(UserError, match=r"^intervention\.start=Rev 22 must be before the last chapter$"):
+        build_model({**config, "intervention": {"_target_": "mine.FromVerse", "start": "Rev 22"}}, Causal(256))

@@ -161,18 +161,6 @@ def _check_sizes(configuration: Mapping[str, Any]) -> None:
                 raise UserError(f"{group}.{key}={given} must be {size}, as in the model")
 
 
-def _check_effect(intervention: Mapping[str, Any], layers: int, context: int, steps: int) -> None:
-    """Check that an intervention has an effect in the layers, windows and steps of a run."""
-    in_layers, start = intervention.get("in_layers"), intervention.get("start", 0)
-    if in_layers is not None and not (in_layers and all(0 <= layer < layers for layer in in_layers)):
-        allowed = f"one or more of the model's layers, 0 to {layers - 1}"
-        raise UserError(f"intervention.in_layers={in_layers} must be {allowed}")
-    if far := [offset for offset in intervention.get("offsets", ()) if offset >= context]:
-        raise UserError(f"intervention.offsets={far} must be below context={context}")
-    if start >= steps:
-        raise UserError(f"intervention.start={start} must be below steps={steps}")
-
-
 def _check_memory(configuration: Mapping[str, Any], vocab_size: int) -> None:
     """Reject sizes that cannot fit into memory up front, since allocating might take long or get the process killed.
 
@@ -196,15 +184,21 @@ def build_model(configuration: Mapping[str, Any], objective: Any) -> Any:
         UserError: if a value is invalid.
     """
     _check_sizes(configuration)
-    layers, context, steps = configuration["model"]["layers"], configuration["context"], configuration["steps"]
-    _check_effect(configuration["intervention"], layers, context, steps)
     _check_memory(configuration, objective.vocab_size)
+    layers, context, steps = configuration["model"]["layers"], configuration["context"], configuration["steps"]
+    scheme = build(configuration, "pos")
+    wrapped = build(configuration, "intervention", scheme=scheme)
+    for group, built in (("pos", scheme), ("intervention", wrapped)):
+        try:
+            built.check_effect(layers, context, steps)
+        except ValueError as error:
+            raise UserError(f"{group}.{error}") from error
     return build(
         configuration,
         "model",
         vocab_size=objective.vocab_size,
         context=context,
-        scheme=build(configuration, "intervention", scheme=build(configuration, "pos")),
+        scheme=wrapped,
         attention=build(configuration, "attention"),
         causal=objective.causal,
         seed=configuration["seed"],

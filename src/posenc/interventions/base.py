@@ -1,6 +1,6 @@
 """A scheme that wraps another and delegates to it, unless an intervention overrides the hook."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,8 @@ from posenc.positions.base import LayerScheme, PositionScheme
 class Intervention(PositionScheme):
     """Delegates the hooks of the model; those of attention through `layer`, never on the intervention itself.
 
-    Subclasses override `embed`, `encoding`, `layer`, `rotate_around` or `bias_around`.
+    Subclasses override `embed`, `encoding`, `layer`, `rotate_around` or `bias_around`; `check_effect` is of their own
+    arguments.
 
     Args:
         scheme: the wrapped scheme, possibly another intervention.
@@ -66,6 +67,16 @@ class InLayer:
 
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor | None:
         return self.inner.content_bias(x, q, k, positions)
+
+
+def check_layers(in_layers: Sequence[int], layers: int) -> None:
+    """Check that `in_layers` are some of a model's layers.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    if not (in_layers and all(0 <= layer < layers for layer in in_layers)):
+        raise ValueError(f"in_layers={list(in_layers)} must be one or more of the model's layers, 0 to {layers - 1}")
 
 
 def nothing(scheme: PositionScheme) -> PositionScheme:

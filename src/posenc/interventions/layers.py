@@ -8,7 +8,7 @@ from annotated_types import Gt, Le
 from torch import Tensor
 
 from posenc.bounds import Positive
-from posenc.interventions.base import Intervention
+from posenc.interventions.base import Intervention, check_layers
 from posenc.positions.additive import Sinusoidal
 from posenc.positions.base import LayerScheme, PositionScheme
 
@@ -39,6 +39,9 @@ class OnlyLayers(Intervention):
         used = {id(weight) for index in in_layers for weight in scheme.layer(index).parameters()}
         for weight in scheme.parameters():
             weight.requires_grad_(id(weight) in used)  # DDP waits for the gradient of every trained parameter
+
+    def check_effect(self, layers: int, context: int, steps: int) -> None:  # noqa: ARG002
+        check_layers(self.in_layers, layers)
 
     def layer(self, index: int) -> LayerScheme:
         return self.scheme.layer(index) if index in self.in_layers else self.without

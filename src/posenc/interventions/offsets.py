@@ -7,7 +7,7 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from posenc.bounds import NonNegativeInt, PositiveInt
-from posenc.interventions.base import Intervention
+from posenc.interventions.base import Intervention, check_layers
 from posenc.positions.base import LayerScheme, PositionScheme
 from posenc.positions.bias import relative_positions
 
@@ -42,6 +42,14 @@ class _AtOffsets(Intervention):
         self.offsets, self.in_layers, self.start, self.stop = tuple(offsets), in_layers, start, stop
         self.heads, self.in_heads = heads, heads if in_heads is None else in_heads
         self.register_buffer("active", torch.tensor(start == 0), persistent=False)
+
+    def check_effect(self, layers: int, context: int, steps: int) -> None:
+        if self.in_layers is not None:
+            check_layers(self.in_layers, layers)
+        if far := [offset for offset in self.offsets if offset >= context]:
+            raise ValueError(f"offsets={far} must be below context={context}")
+        if self.start >= steps:
+            raise ValueError(f"start={self.start} must be below steps={steps}")
 
     def at_step(self, step: int) -> None:
         super().at_step(step)

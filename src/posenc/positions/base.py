@@ -74,6 +74,13 @@ class PositionScheme(nn.Module):
         """The scheme of layer `index`, from 0. Layers that return equal objects share one `bias`."""
         return self
 
+    def check_effect(self, layers: int, context: int, steps: int) -> None:
+        """Called once, before a run with so many layers, tokens per window and training steps.
+
+        Raises:
+            ValueError: if an argument of the scheme has no effect there; it begins with the argument, as in `start=9`.
+        """
+
     def at_step(self, step: int) -> None:
         """Called before each training step and each validation with the number of updates so far."""
 
