@@ -14,10 +14,19 @@ STUDY = Study(FOLDER)
 CORPUS = STUDY.corpora[0]
 LONGEST = 78_643_200
 COPIED = read_rows(FOLDER / "copying.csv", CopyingRow)
-README, RESULTS, COPYING, CLAIMS = (
+README, COPYING, CLAIMS, *_RESULTS = (
     " ".join((ROOT / page).read_text().split())
-    for page in ("README.md", "docs/results.md", "docs/copying.md", "docs/claims.md")
+    for page in (
+        "README.md",
+        "docs/copying.md",
+        "docs/claims.md",
+        "docs/results.md",
+        "docs/tuning.md",
+        "docs/models.md",
+    )
 )
+RESULTS = " ".join(_RESULTS)
+"""Three pages in one."""
 
 
 def listed(values: Iterable[float], digits: int) -> str:

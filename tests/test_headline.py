@@ -87,14 +87,12 @@ def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     low, high = before.advantage.interval
     bounds = f"({low:.2f} to {high:.2f})."
     assert f"With the settings of 4.9M tokens it is {before.advantage.value:.2f} {bounds}" in RESULTS
-    tuned = "docs/results.md#is-either-arm-badly-tuned"
+    tuned = "docs/tuning.md"
     assert f"the ratio at 39.3M [is {before.advantage.value:.2f}]({tuned}) {bounds}" in README
     lower = [
         mean(old.values()) - mean(new.values()) for old, new in ((before.losses, now.losses), (before.own, now.own))
     ]
-    assert (
-        f"the sinusoid ends [{lower[0]:.3f} nats lower](#is-either-arm-badly-tuned) and RoPE {lower[1]:.3f}." in RESULTS
-    )
+    assert f"the sinusoid ends [{lower[0]:.3f} nats lower](tuning.md) and RoPE {lower[1]:.3f}." in RESULTS
     assert (
         f"the sinusoid ends {lower[0]:.3f} below its former setting, RoPE {lower[1]:.3f}, and the ratio is" in RESULTS
     )
@@ -272,9 +270,9 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
         copied = f"{of['sinusoidal', point.tokens, 0]:.2f} | {of['rope', point.tokens, 0]:.2f}"
         assert f"| {point.tokens / 1e6:.1f}M | {losses} | {copied} |" in RESULTS
     first, second = (f"{point.advantage.value:.2f}" for point in both)
-    fewer = f"[{first} times fewer tokens](#a-larger-model) than the sinusoid at 52M and {second} at 105M"
+    fewer = f"[{first} times fewer tokens](models.md#a-larger-model) than the sinusoid at 52M and {second} at 105M"
     assert f"{fewer} (one seed). There RoPE copies too." in RESULTS
-    assert f"[{first} at 52M tokens and {second} at 105M](docs/results.md#a-larger-model) (one seed)" in README
+    assert f"[{first} at 52M tokens and {second} at 105M](docs/models.md#a-larger-model) (one seed)" in README
     assert max(of["rope", point.tokens, 0] for point in both) < -0.2
     assert all(point.gap is not None and point.gap > 0 for point in both)
     assert "the sinusoid more, and RoPE ends lower." in RESULTS
