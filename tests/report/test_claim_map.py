@@ -205,6 +205,6 @@ def test_n_on_the_test_split_is_beside_that_on_validation():
     rows = [evaluated(run, 0.2 * (run.pos == "sinusoidal")) for run in runs]
     *_, page = on_test_split(held_out(runs, {}, rows), UNIT)
     last = re.split(r" \| |\| | \|", page.splitlines()[-1])[1:-1]
-    assert last[0] == "2"
+    assert last[:2] == ["backbone", "2"]
     assert last[-2:] == ["RoPE needs under 1 unit", "1.60 (1.60 to 1.60), 3 seeds"]
-    assert on_test_split([], UNIT) == []
+    assert on_test_split({}, UNIT) == []

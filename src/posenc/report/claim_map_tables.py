@@ -23,16 +23,20 @@ def table(points: Sequence[Point], unit: int) -> str:
     return markdown(Table(("units", *HEAD), rows))
 
 
-def on_test_split(points: Sequence[tuple[Point, Point]], unit: int) -> list[str]:
+def on_test_split(points: Mapping[str, Sequence[tuple[Point, Point]]], unit: int) -> list[str]:
     """The paragraphs on the budgets with runs that were evaluated on the test split, a row each, in Markdown.
 
     Args:
-        points: N(D) on the test split and on validation, as from `held_out`.
+        points: N(D) on the test split and on validation by the name of the runs, as from `held_out`.
         unit: tokens in a unit of budget.
     """
-    rows = [(f"{test.tokens / unit:g}", *_cells(test, unit), ratio(valid, unit)) for test, valid in points]
+    rows = [
+        (name, f"{test.tokens / unit:g}", *_cells(test, unit), ratio(valid, unit))
+        for name, of_name in points.items()
+        for test, valid in of_name
+    ]
     return section(
-        Table(("units", *HEAD, "on validation"), rows),
+        Table(("runs", "units", *HEAD, "on validation"), rows),
         "### The test split",
         "N on the losses of finished models on the whole test split, on which nothing was chosen. The last column has "
         "N of the same runs on the windows of the last validation in training, as in the other tables.",
