@@ -32,7 +32,7 @@ def test_the_replication_of_the_arms_tuned_at_39_3m_tokens_is_stated_with_every_
     assert on_test.advantage.interval is not None
     low, high = on_test.advantage.interval
     ratio = f"{on_test.advantage.value:.2f} ({low:.2f} to {high:.2f})"
-    assert f"where both arms were tuned again, it is {ratio}." in README
+    assert f"At 39.3M, with the arms tuned there, it needs {ratio.replace(' (', ' times fewer (')}." in README
     assert f"of the arms tuned there (1.34) it is {ratio}." in RESULTS
     assert f"N is {listed(on_test.by_seed.values(), 2)} with seeds 3, 4 and 5" in RESULTS
     assert 1.15 < on_test.advantage.value < 1.5  # as expected

@@ -105,7 +105,7 @@ def test_of_a_seed_trained_twice_the_newest_finished_run_counts():
     dated = replace(again, summary={**again.summary, "date": "2026-11-25"})
     (panel,) = panels(sweep(dated, tenth, run("sinusoidal", 0)))
     assert [kept.source for kept in arm(panel, "rope").runs] == ["rope/0-2"]
-    assert "rope, seed 0 exists more than once; rope/0-2, the newest, is used" in panel.notices
+    assert "rope, seed 0 exists more than once; rope/0-2, the newest finished one, is used" in panel.notices
 
 
 def test_of_a_seed_trained_twice_on_one_day_the_last_listed_counts():

@@ -25,6 +25,16 @@ def test_a_scheme_that_was_not_treated_alike_does_not_cut_the_others_short():
     assert {one.scheme for one in panel.rivals} == {"none"}
 
 
+def test_of_a_scheme_that_was_not_treated_alike_only_runs_that_reach_the_budget_are_shown():
+    stray = {"batch_size": 8}
+    runs = [run("rope", 0, setting=stray), run("rope", 1, upto=20, finished=False, setting=stray)]
+    (panel,) = panels(sweep(*runs, run("none", 0), run("sinusoidal", 0)))
+    assert [shown.seed for shown in arm(panel, "rope").runs] == [0]
+    assert "rope, seed 1 is not finished: step 20 of 300" in panel.notices
+    (panel,) = panels(sweep(*runs[1:], run("none", 0), run("sinusoidal", 0)))
+    assert {one.scheme for one in panel.arms} == {"none", "sinusoidal"}
+
+
 def test_a_stray_scheme_measured_only_after_the_others_ended_is_named_and_not_drawn():
     late = run("rope", 0, setting={"eval_every": 400})
     late = replace(late, curve={name: values[-1:] + 100 * (name == "step") for name, values in late.curve.items()})

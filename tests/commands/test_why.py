@@ -96,7 +96,7 @@ def test_names_that_are_not_all_numbers_are_bars_and_the_reference_has_no_advant
     ]
     page = page_of({**PLAN, "blocks": [PLAN["blocks"][0], *named]}, folder, tmp_path)
     assert "| two | 3 | 2.00x (2.00–2.00) | 50% (50% to 50%) |" in page
-    assert "| rope | 3 | 1.00x (1.00–1.00) | not reached by 3 of 3 |" in page
+    assert "| rope | 3 | 1.00x (1.00–1.00) | no share in 3 of 3 |" in page
 
 
 def test_the_page_has_the_previous_token_score_of_each_layer(folder, tmp_path):

@@ -174,6 +174,15 @@ def test_whether_the_line_fits_is_said():
     assert "it does not fit" in said((1.6, 1.61), (1.9, 1.91), (1.6, 1.61))
 
 
+def test_of_one_seed_nothing_is_said_of_the_fit():
+    points = [
+        Point(2**i * UNIT, {0: 2.0}, Estimate(ratio, 1), {0: ratio}, 9.0, 0.1, {}, plateau=False)
+        for i, ratio in enumerate((1.6, 1.7, 1.6))
+    ]
+    (trend,) = (text for text in write_up((), points, {}, UNIT) if "log N" in text)
+    assert trend.endswith("1 seed.")
+
+
 def test_the_standard_error_is_the_median_over_runs():
     runs = [replace(run, val_loss_se=0.03) if run.seed == 2 else run for run in backbone()]
     assert any("standard error of 0.0100 nats" in text for text in write_up(runs, (), {}, UNIT))

@@ -105,3 +105,14 @@ def test_the_headline_is_that_of_the_fastest():
     paces = {"rope": 2.0, "alibi": 1.5, "sinusoidal": 1.0}
     runs = [run(scheme, seed, pace) for scheme, pace in paces.items() for seed in range(3)]
     assert sentences.headline(compare(sweep(*runs))).startswith("rope reaches")
+
+
+def test_files_left_of_an_earlier_comparison_are_deleted(tmp_path):
+    searched = replace(settings(2.0), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
+    export(compare(searched), tmp_path)
+    assert "`search.csv` the trials" in (tmp_path / "README.md").read_text()
+    for name in ("heads.png", "lengths.png", "lengths.csv", "notes.txt"):
+        (tmp_path / name).touch()
+    export(compare(settings(2.0)), tmp_path)
+    kept = {file.name for file in tmp_path.iterdir()}
+    assert kept == {"README.md", "curves.csv", "curves.png", "curves.svg", "notes.txt", "table.csv"}

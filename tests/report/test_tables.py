@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from posenc.analysis.comparison import Comparison, compare
+from posenc.analysis.convergence import Estimate
 from posenc.report import csv_tables, formatting, tables, terminal
 from posenc.storage.metrics import COLUMNS, METRICS
 from tests.analysis.synthetic import arm, pair, panels, run, sweep, with_lengths
@@ -96,6 +97,10 @@ def test_a_row_has_the_loss_and_the_bits_and_the_facts_the_time_of_all_runs():
     assert rope[3:5] == (formatting.interval(own.loss), formatting.interval(own.bits))
     assert ("Training time", "360 s in total") in {*map(tuple, tables.facts(pair()).rows)}  # six runs of 60 s
     assert formatting.short(12.34) == "12.3"
+
+
+def test_a_rounded_zero_has_no_minus_sign():
+    assert formatting.difference(Estimate(-0.0001, 2, interval=(-0.0004, 0.0002))) == "+0.000 (+0.000 to +0.000)"
 
 
 def test_the_scores_stand_under_their_names():

@@ -18,7 +18,8 @@ class Comparable:
         budget: number of steps compared.
         provisional: whether that is less than the full length of the runs.
         kept: the runs of each scheme that is compared, one per seed, truncated to the budget.
-        excluded: those of each scheme that differs from the baseline in more than its own hyperparameters.
+        excluded: those of each scheme that differs from the baseline in more than its own hyperparameters, truncated
+            likewise.
         notices: what was left out and why, one sentence each.
     """
 
@@ -39,23 +40,24 @@ def comparable_runs(runs: Sequence[Run], baseline: str, own: Collection[str]) ->
     differences = _differences(schemes, baseline, own)
     alike = {scheme: runs for scheme, runs in schemes.items() if scheme not in differences}
     budget, compared, provisional = _budget(alike, baseline)
-    kept = _truncated(
-        {scheme: [run for run in alike[scheme] if run.last_step >= budget] for scheme in compared}, budget
-    )
+    kept = _truncated({scheme: alike[scheme] for scheme in compared}, budget)
     excluded = _truncated({scheme: schemes[scheme] for scheme in differences}, budget)
-    notices = chain(repeated, _excluded(differences), _unfinished(alike, kept))
+    notices = chain(repeated, _excluded(differences), _unfinished(schemes), _waiting(alike, kept))
     return Comparable(budget, provisional, kept, excluded, tuple(notices))
 
 
 def _truncated(schemes: Schemes, budget: int) -> dict[str, list[Run]]:
-    """The runs up to the budget, without those that were not validated by then."""
-    started = {scheme: [run for run in runs if run.curve["step"][0] <= budget] for scheme, runs in schemes.items()}
-    return {scheme: [run.until(budget) for run in runs] for scheme, runs in started.items() if runs}
+    """The runs that reach the budget, up to it, without those that were not validated by then."""
+    whole = {
+        scheme: [run.until(budget) for run in runs if run.curve["step"][0] <= budget <= run.last_step]
+        for scheme, runs in schemes.items()
+    }
+    return {scheme: runs for scheme, runs in whole.items() if runs}
 
 
 def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
     """The runs of each scheme, the newest finished one per seed, and a notice for each duplicate."""
-    # Of one day: directories differ in the number at the end of their names, and W&B lists older runs first.
+    # Of one time: directories differ in the number at the end of their names, and W&B lists older runs first.
     oldest_first = sorted(runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source)))
     used = {(run.scheme, run.seed): run for run in oldest_first}
     schemes: dict[str, list[Run]] = {}
@@ -65,7 +67,8 @@ def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
         if run is kept:
             schemes.setdefault(run.scheme, []).append(run)
         else:
-            notices.append(f"{run.name} exists more than once; {kept.source}, the newest, is used")
+            which = "newest finished one" if kept.finished else "newest"
+            notices.append(f"{run.name} exists more than once; {kept.source}, the {which}, is used")
     return schemes, notices
 
 
@@ -97,9 +100,12 @@ def _excluded(reasons: Mapping[str, str]) -> Iterator[str]:
         yield f"{', '.join(scheme for scheme, own in reasons.items() if own == reason)} {reason}"
 
 
-def _unfinished(schemes: Schemes, compared: Collection[str]) -> Iterator[str]:
+def _unfinished(schemes: Schemes) -> Iterator[str]:
     for run in (run for every in schemes.values() for run in every if not run.finished):
         yield f"{run.name} is not finished: step {run.last_step} of {run.budget}"
+
+
+def _waiting(schemes: Schemes, compared: Collection[str]) -> Iterator[str]:
     for scheme in schemes:
         if scheme not in compared:
             yield f"{scheme} is not compared until one of its runs is finished"

@@ -1,6 +1,5 @@
 """One run, read from its directory or from elsewhere, in the form in which runs are compared."""
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -93,11 +92,15 @@ def at_any_depth(folder: Path, notices: list[str]) -> list[Path]:
 
 def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     """Every finished run in some folders, at any depth and with any budget, and notices for what was left out."""
-    unreadable: list[str] = []
-    found = {folder: at_any_depth(folder, unreadable) for folder in folders}
-    empty = [f"no runs in {folder}" for folder, runs in found.items() if not runs and not unreadable]
-    runs, _, notices = sort_out(read_runs([*itertools.chain(*found.values())]))
-    return tuple(run for run in runs if run.finished), (*unreadable, *empty, *notices)
+    directories: list[Path] = []
+    left_out: list[str] = []
+    for folder in folders:
+        unreadable: list[str] = []
+        found = at_any_depth(folder, unreadable)
+        directories += found
+        left_out += unreadable or ([] if found else [f"no runs in {folder}"])
+    runs, _, notices = sort_out(read_runs(directories))
+    return tuple(run for run in runs if run.finished), (*left_out, *notices)
 
 
 def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:

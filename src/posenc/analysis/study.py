@@ -187,11 +187,16 @@ class Study:
         """
         known = {result.key: result for result in self.results}
         curves = [row for row in self._curve_rows if row.key in known]
-        finished, notices = self._finished(folders)
-        for run, result in finished:
+        found, notices = self._finished(folders)
+        finished: list[Finished] = []
+        for run, result in found:
             if result.key not in known:
                 known[result.key] = result
                 curves += curve_rows(run, result)
+            if (loss := known[result.key].val_loss) == result.val_loss:
+                finished.append((run, result))
+            else:
+                notices.append(f"{run.source} ends at {result.val_loss}, this run in runs.csv at {loss}; left out")
         if folders and known:
             atomic_write(self.folder / "curves.csv", table(CurveRow, curves))
             atomic_write(self.folder / "runs.csv", table(Result, [known[key] for key in sorted(known)]))

@@ -74,18 +74,24 @@ def add_rows(
     kind: "type[RunRow]",
     rows_of: "Callable[[Run, Result], Sequence[RunRow]]",
 ) -> None:
-    """Add the rows of each finished run that has none in a table of the study, which is written after each run."""
+    """Add the rows of each finished run that has none in a table of the study, which is written after each run.
+
+    The table is read again before, since another process may have added rows to it.
+    """
     from posenc.analysis.results import table
     from posenc.storage.atomic import atomic_write
     from posenc.storage.csv_files import read_rows
 
-    rows = read_rows(study.folder / name, kind)
-    known = {row.key for row in rows}
+    def others(result: "Result") -> "list[RunRow] | None":
+        """The rows of the table, None if some are of this run."""
+        rows = read_rows(study.folder / name, kind)
+        return None if any(row.key == result.key for row in rows) else rows
+
     for run, result in finished:
-        if result.key not in known and (added := rows_of(run, result)):
-            rows += added
-            known.add(result.key)
-            atomic_write(study.folder / name, table(kind, rows))
+        if others(result) is None or not (added := rows_of(run, result)):
+            continue
+        if (rows := others(result)) is not None:
+            atomic_write(study.folder / name, table(kind, [*rows, *added]))
 
 
 def add_evaluations(

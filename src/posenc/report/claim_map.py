@@ -176,10 +176,13 @@ def write_up(
         b = fitted.slope
         written.append(
             "Over the budgets off the plateau where every seed has an N, log N = a + b log D, with an a for each seed, "
-            f"has b = {b.value:.2f}{formatting.bounds(b)}, {fitted.values} values of N, {formatting.seeds(b.seeds)}. "
-            "In an F test against a mean for each budget, this straight line has p = "
-            f"{fitted.lack_of_fit:.2g}{': it does not fit, and b is no trend' if fitted.lack_of_fit < 0.05 else ''}."
+            f"has b = {b.value:z.2f}{formatting.bounds(b)}, {fitted.values} values of N, {formatting.seeds(b.seeds)}."
         )
+        if math.isfinite(p := fitted.lack_of_fit):
+            written[-1] += (
+                " In an F test against a mean for each budget, this straight line has p = "
+                f"{p:.2g}{': it does not fit, and b is no trend' if p < 0.05 else ''}."
+            )
     written += [
         f"With {point.tokens:,} tokens RoPE's largest budget does not reach the baseline's loss with "
         f"{point.advantage.missed} of {formatting.seeds(point.advantage.seeds)}, so that N has no mean there, and is "

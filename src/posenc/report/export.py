@@ -8,9 +8,15 @@ from posenc.analysis.comparison import BASELINE, Comparison
 from posenc.report import csv_tables, figures, sentences, tables
 from posenc.storage.atomic import atomic_write
 
+OPTIONAL = frozenset(("lengths.csv", "positions.csv", "search.csv"))
+"""Files that not every comparison has, besides its figures."""
+
 
 def export(comparison: Comparison, folder: Path) -> None:
-    """Write README.md, curves.csv, table.csv, the figures and, if there are any, lengths.csv and positions.csv."""
+    """Write README.md, curves.csv, table.csv, the figures and those of OPTIONAL that this comparison has.
+
+    The others of OPTIONAL, left of an earlier comparison, are deleted.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     images = figures.save_all(comparison, folder)
     files = {"table.csv": csv_tables.table(comparison), "curves.csv": csv_tables.curves(comparison)}
@@ -21,6 +27,8 @@ def export(comparison: Comparison, folder: Path) -> None:
     files["README.md"] = "\n\n".join(_readme(comparison, images, folder)) + "\n"
     for name, text in files.items():
         atomic_write(folder / name, text)
+    for name in OPTIONAL.difference(files):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator[str]:
@@ -49,8 +57,9 @@ def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator
     yield tables.markdown(tables.facts(comparison.sweep))
     yield from (f"Note: {notice}." for notice in comparison.notices)
     text = "`curves.csv` has every validation of every run (seconds of training time), `table.csv` the comparison"
-    also = ", `lengths.csv` every run in longer windows, `positions.csv` its loss by position"
-    yield f"{text}{also if 'lengths.png' in images else ''}."
+    if "lengths.png" in images:
+        text += ", `lengths.csv` every run in longer windows, `positions.csv` its loss by position"
+    yield f"{text}{', `search.csv` the trials' if comparison.sweep.search else ''}."
     yield _command(comparison, "lengths.png" in images, folder)
 
 

@@ -157,7 +157,10 @@ def _grid(rows: int, columns: int, height: float) -> tuple[Figure, Any]:
 
 
 def save_all(comparison: Comparison, folder: Path) -> list[str]:
-    """Write curves.png, curves.svg, heads.png if a score rises, lengths.png if evaluated; returns their names."""
+    """Write curves.png, curves.svg, heads.png if a score rises, lengths.png if evaluated; returns their names.
+
+    Of the last two, one that is left of an earlier comparison is deleted.
+    """
     both = curves(comparison)
     figures = {"curves.png": both, "curves.svg": both}
     if any(scores(panel) for panel in comparison.panels):
@@ -166,6 +169,8 @@ def save_all(comparison: Comparison, folder: Path) -> list[str]:
         figures["lengths.png"] = lengths(comparison)
     for name, figure in figures.items():
         save(figure, folder / name)
+    for name in {"heads.png", "lengths.png"}.difference(figures):
+        (folder / name).unlink(missing_ok=True)
     return list(figures)
 
 

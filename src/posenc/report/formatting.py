@@ -15,14 +15,14 @@ def interval(estimate: Estimate | None, digits: int = 3) -> str:
     return f"{estimate.value:.{digits}f}{bounds(estimate, f'{{:.{digits}f}}'.format, '–')}"
 
 
-def bounds(estimate: Estimate, show: Callable[[float], str] = "{:.2f}".format, to: str = " to ") -> str:
+def bounds(estimate: Estimate, show: Callable[[float], str] = "{:z.2f}".format, to: str = " to ") -> str:
     """The interval in brackets, after a space; empty if there is none."""
     return f" ({to.join(map(show, estimate.interval))})" if estimate.interval else ""
 
 
 def difference(estimate: Estimate) -> str:
     """+0.031 (+0.023 to +0.040), or +0.031 if there is no interval."""
-    return f"{estimate.value:+.3f}{bounds(estimate, '{:+.3f}'.format)}"
+    return f"{estimate.value:+z.3f}{bounds(estimate, '{:+z.3f}'.format)}"
 
 
 def millions(tokens: float) -> str:

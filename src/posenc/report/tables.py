@@ -215,7 +215,7 @@ def facts(sweep: Sweep) -> Table:
         "Precision": each("precision"),
         "Versions": "; ".join(versions),
         "Commit": each("commit"),
-        "Date": each("date"),
+        "Date": ", ".join(sorted({str(summary["date"])[:10] for summary in summaries if "date" in summary})),
     }
     return Table(("", ""), [(name, value) for name, value in known.items() if value])
 

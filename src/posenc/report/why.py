@@ -114,7 +114,7 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
 
 def _bar(axes: Any, at: float, share: Estimate) -> None:
     if not math.isfinite(share.value):
-        label(axes, f"that loss is {_share(share)} seeds", (0, at), (4, 0), va="center", color="#606060")
+        label(axes, f"{_share(share)} seeds", (0, at), (4, 0), va="center", color="#606060")
         return
     axes.barh(at, share.value, height=0.62, color=_COLOUR, alpha=0.55)
     if share.interval:
@@ -176,7 +176,7 @@ def masked_at_evaluation(study: Study, found: Sequence[Ablation]) -> list[str]:
 
 
 def _cells(group: Group, found: Effect) -> list[str]:
-    both = (found.share, "not reached by"), (found.gain, "no lower loss of the reference in")
+    both = (found.share, "no share in"), (found.gain, "no lower loss of the reference in")
     shares = [_share(share, otherwise) if group.explains else "" for share, otherwise in both]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
     losses = [formatting.interval(found.last_loss), formatting.difference(found.behind)]
@@ -185,7 +185,7 @@ def _cells(group: Group, found: Effect) -> list[str]:
     return [str(found.last_loss.seeds), faster, *shares, *losses, change, *steps]
 
 
-def _share(share: Estimate, otherwise: str = "not reached by") -> str:
+def _share(share: Estimate, otherwise: str = "no share in") -> str:
     if not math.isfinite(share.value):
         return f"{otherwise} {share.missed} of {share.seeds}"
-    return f"{share.value:.0%}{formatting.bounds(share, '{:.0%}'.format)}"
+    return f"{share.value:z.0%}{formatting.bounds(share, '{:z.0%}'.format)}"

@@ -137,7 +137,7 @@ class TrainingRun:
             "versions": environment.versions(),
             "hardware": environment.hardware(self.device),
             "commit": self.commit,
-            "date": datetime.now(UTC).date().isoformat(),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
     def _quality(self) -> dict[str, Any]:
