@@ -99,7 +99,7 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
         for name, found in group.effects.items():
             at += 1
             ticks.append((at, f"{group.axis}: {name}" if group.axis else name))
-            _bar(axes, at, found.share)
+            _bar(axes, at, found)
         at += 1.4
     axes.set_yticks([position for position, _ in ticks], [name for _, name in ticks], fontsize=9)
     axes.set_ylim(at - 0.6, -0.7)
@@ -112,9 +112,10 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _bar(axes: Any, at: float, share: Estimate) -> None:
+def _bar(axes: Any, at: float, found: Effect) -> None:
+    share = found.share
     if not math.isfinite(share.value):
-        label(axes, f"{_share(share)} seeds", (0, at), (4, 0), va="center", color="#606060")
+        label(axes, f"{_share(share, _without_share(found))} seeds", (0, at), (4, 0), va="center", color="#606060")
         return
     axes.barh(at, share.value, height=0.62, color=_COLOUR, alpha=0.55)
     if share.interval:
@@ -176,7 +177,7 @@ def masked_at_evaluation(study: Study, found: Sequence[Ablation]) -> list[str]:
 
 
 def _cells(group: Group, found: Effect) -> list[str]:
-    both = (found.share, "no share in"), (found.gain, "no lower loss of the reference in")
+    both = (found.share, _without_share(found)), (found.gain, "no lower loss of the reference in")
     shares = [_share(share, otherwise) if group.explains else "" for share, otherwise in both]
     steps = [f"{step:.0f}" if math.isfinite(step) else "not reached" for step in found.steps]
     losses = [formatting.interval(found.last_loss), formatting.difference(found.behind)]
@@ -185,7 +186,12 @@ def _cells(group: Group, found: Effect) -> list[str]:
     return [str(found.last_loss.seeds), faster, *shares, *losses, change, *steps]
 
 
-def _share(share: Estimate, otherwise: str = "no share in") -> str:
+def _without_share(found: Effect) -> str:
+    """Why an effect has no share: with some seeds the arm does not reach that loss, or the reference has no advantage."""
+    return "not reached by" if found.share.missed == found.speed_up.missed else "no share in"
+
+
+def _share(share: Estimate, otherwise: str) -> str:
     if not math.isfinite(share.value):
         return f"{otherwise} {share.missed} of {share.seeds}"
     return f"{share.value:z.0%}{formatting.bounds(share, '{:z.0%}'.format)}"
