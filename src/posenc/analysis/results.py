@@ -12,7 +12,7 @@ from annotated_types import Ge, Le, Lt, MinLen
 from pydantic import FiniteFloat, Json
 
 from posenc.analysis.attention_heads import ngram_baseline
-from posenc.analysis.run_key import Key
+from posenc.analysis.run_key import BACKBONE, SEARCH, Key
 from posenc.analysis.runs import DIVERGED, Run
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.errors import UserError
@@ -47,6 +47,11 @@ class RunRow:
     def arm(self) -> tuple[str, str, str, int, float, str, str]:
         """Everything but the seed."""
         return self.corpus, self.setting, self.pos, self.tokens, self.lr, self.scale, self.base
+
+    @property
+    def in_default_setting(self) -> bool:
+        """Whether its run differs from the experiment only in what is compared, as those of the backbone and trials."""
+        return self.setting in (BACKBONE, SEARCH)
 
 
 @dataclass(frozen=True)

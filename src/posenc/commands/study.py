@@ -62,9 +62,8 @@ def command_line(
 
 def in_default_setting(finished: "Sequence[Finished]") -> "list[Finished]":
     """The trials and the runs of the backbone: those that differ only in what is compared."""
-    from posenc.analysis.run_key import BACKBONE, SEARCH
 
-    return [(run, result) for run, result in finished if result.setting in (BACKBONE, SEARCH)]
+    return [(run, result) for run, result in finished if result.in_default_setting]
 
 
 def add_rows(

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from posenc.analysis.claim_map import ARM, BASELINE
 from posenc.analysis.results import CopyingRow, Result
-from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
 from posenc.report.figures import STYLE
 from posenc.report.looks import looks, titled
@@ -31,7 +30,7 @@ def over_copying(results: Sequence[Result], rows: Sequence[CopyingRow], budgets:
         rows: what they copy; a run without a row is left out.
         budgets: in tokens; the others are left out.
     """
-    comparable = [run for run in results if run.setting in (BACKBONE, SEARCH) and run.tokens in budgets]
+    comparable = [run for run in results if run.in_default_setting and run.tokens in budgets]
     gains = {row.key: row.first - row.second for row in rows}
     lowest = _lowest([run for run in comparable if run.pos == BASELINE])
     drawn = [run for run in comparable if run.pos != BASELINE and run.key in gains and (run.tokens, run.seed) in lowest]

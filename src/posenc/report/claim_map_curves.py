@@ -43,7 +43,7 @@ class ArmCurves(NamedTuple):
 
 def arms(rows: Iterable[CurveRow]) -> dict[str, list[ArmCurves]]:
     """The arms of each scheme, trials included: first those with enough seeds for a verdict, the lowest first."""
-    rows = [row for row in rows if row.setting in (BACKBONE, SEARCH)]
+    rows = [row for row in rows if row.in_default_setting]
     trials = {row.seed for row in rows if row.setting == SEARCH}
     found: dict[str, list[ArmCurves]] = {}
     for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows):

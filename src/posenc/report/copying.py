@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
-from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
 from posenc.report.tables import Table, section
 
@@ -13,7 +12,7 @@ COLUMNS = ("scheme", "hyperparameters", "tokens", "seeds")
 
 def _arm(of: RunRow, seeds: Sequence[int]) -> tuple[str, ...]:
     """The cells under COLUMNS."""
-    changed = "" if of.setting in (BACKBONE, SEARCH) else f"; {of.setting}"
+    changed = "" if of.in_default_setting else f"; {of.setting}"
     return of.pos, f"{formatting.hyperparameters(of)}{changed}", f"{of.tokens:,}", ", ".join(map(str, seeds))
 
 

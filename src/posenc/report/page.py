@@ -82,7 +82,7 @@ def _panel(panel: Panel, look: Mapping[str, Look]) -> dict[str, Any]:
 def _means(arm: Arm) -> dict[str, Any]:
     """Each measure's mean over each axis; None if it was not measured for every seed."""
     return {
-        measure: {**{axis: _rounded(band.x) for axis, band in over.items()}, **(_band(over["step"]) or {})}
+        measure: {**{axis: _rounded(band.x) for axis, band in over.items()}, **_values(over["step"])}
         if len(over["step"].x)
         else None
         for measure, over in arm.bands.items()
@@ -90,7 +90,12 @@ def _means(arm: Arm) -> dict[str, Any]:
 
 
 def _band(curve: Band | None) -> dict[str, Any] | None:
-    return {name: _rounded(values) for name, values in vars(curve).items()} if curve else None
+    return {"x": _rounded(curve.x), **_values(curve)} if curve else None
+
+
+def _values(curve: Band) -> dict[str, Any]:
+    """Without the axis."""
+    return {name: _rounded(values) for name, values in vars(curve).items() if name != "x"}
 
 
 def _curve(run: Run) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from posenc.analysis.claim_map import Point, finite, off_plateau
 from posenc.analysis.results import Result
-from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.spread import interval_of, losses_by_arm, pooled_sd, seeds_needed
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
@@ -19,7 +18,7 @@ def spread(results: Sequence[Result]) -> list[str]:
 
     Only of the main model: elsewhere a loss is that of another tokenizer or objective.
     """
-    runs = off_plateau(result for result in results if result.setting in (BACKBONE, SEARCH))
+    runs = off_plateau(result for result in results if result.in_default_setting)
     rows = []
     for pos in sorted({run.pos for run in runs}):
         groups = losses_by_arm(run for run in runs if run.pos == pos)

@@ -187,7 +187,7 @@ def _cells(group: Group, found: Effect) -> list[str]:
 
 
 def _without_share(found: Effect) -> str:
-    """Why an effect has no share: with some seeds the arm does not reach that loss, or the reference has no advantage."""
+    """Why there is no share: with some seeds the arm does not reach that loss, or the reference has no advantage."""
     return "not reached by" if found.share.missed == found.speed_up.missed else "no share in"
 
 

@@ -52,7 +52,7 @@ const drawChart = (() => {
   function path(xs, ys, x, y) {
     let pen = "M";
     return xs.map((value, at) => {
-      if (!Number.isFinite(ys[at]) || ys[at] === null) { pen = "M"; return ""; }
+      if (!Number.isFinite(ys[at])) { pen = "M"; return ""; }
       const point = `${pen}${x.pixel(value).toFixed(1)},${y.pixel(ys[at]).toFixed(1)}`;
       pen = "L";
       return point;
@@ -167,7 +167,7 @@ const drawChart = (() => {
     const label = host.dataset.label ?? "";
     const svg = add(host, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": label });
     const x = scale(spec.x, [...spec.series.flatMap((one) => one.x), ...lines.map((line) => line.x ?? NaN)], frame.left, frame.right);
-    const ys = spec.series.flatMap((one) => [...one.y, ...(one.low ?? []), ...(one.high ?? [])]).filter((value) => value !== null);
+    const ys = spec.series.flatMap((one) => [...one.y, ...(one.low ?? []), ...(one.high ?? [])]);
     const y = scale(spec.y, [...ys, ...lines.map((line) => line.y ?? NaN)], frame.bottom, frame.top);
     const clip = `plot-${charts++}`;
     const plot = { x: frame.left, y: frame.top - 2, width: frame.right - frame.left, height: frame.bottom - frame.top + 3 };
