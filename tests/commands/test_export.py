@@ -86,7 +86,7 @@ def test_the_tokenizer_says_how_long_a_window_is(tmp_path, as_run):
 @pytest.mark.parametrize(
     ("overrides", "named"),
     [
-        ("pos=alibi", "GPT-2 needs pos=learned or sinusoidal or none; Llama needs pos=rope, norm=rms, "),
+        ("pos=alibi", "GPT-2 needs pos=learned or sinusoidal or none; Llama needs pos=rope, model.family.norm=rms, "),
         ("pos=rope objective=masked", "GPT-NeoX needs objective=causal"),
         ("pos=rope attention=linear", "GPT-NeoX needs attention=softmax"),
         ("pos=sinusoidal_vaswani", "GPT-2 needs pos.tokens=1.0"),

@@ -81,11 +81,14 @@ def test_the_readme_s_rope_for_an_attention_of_ones_own_rotates_queries_and_keys
 
 def test_the_scheme_in_the_documentation_is_a_scheme_and_its_file_that_of_its_arguments():
     page = (ROOT / "docs" / "schemes.md").read_text()
-    (code,), (file, *_) = (re.findall(rf"```{kind}\n(.+?)```", page, re.DOTALL) for kind in ("python", "yaml"))
+    both, (file, *_) = (re.findall(rf"```{kind}\n(.+?)```", page, re.DOTALL) for kind in ("python", "yaml"))
     names: dict = {}
-    exec(code, names)
+    for code in both:
+        exec(code, names)
     target, *arguments = yaml.safe_load(file)
     assert (target, arguments) == ("_target_", [*inspect.signature(names["LinearBias"]).parameters])
     bias = names["LinearBias"](2, slope=0.5).bias(torch.arange(3))
     assert bias.tolist() == [[[0, 0.5, 1], [-0.5, 0, 0.5], [-1, -0.5, 0]]] * 2
     Transformer(256, 8, 1, 16, 2, names["LinearBias"](2))
+    fainter = names["FainterBias"](names["LinearBias"](2, slope=0.5), factor=0.5).layer(0)
+    assert fainter.bias(torch.arange(3)).equal(bias / 2)

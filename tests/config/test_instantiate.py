@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from posenc.config.instantiate import GROUPS, build, build_model, target
@@ -177,11 +178,78 @@ def test_the_keys_of_another_package_s_intervention_mean_what_it_says(monkeypatc
         def check_effect(self, layers, context, steps):  # noqa: ARG002
             if self.start == "Rev 22":
                 raise ValueError(f"start={self.start} must be before the last chapter")
+            if self.start == "Tob 1":
+                raise ValueError("this text has no Apocrypha")
 
-    declared = SimpleNamespace(value="mine:FromVerse", load=lambda: FromVerse)
-    monkeypatch.setattr("posenc.config.instantiate.entry_points", lambda group: [declared])  # noqa: ARG005
+    declare(monkeypatch, FromVerse)
     config = conftest.composed("pos=none")
     model = build_model({**config, "intervention": {"_target_": "mine.FromVerse", "start": "Gen 1"}}, Causal(256))
     assert model.scheme.start == "Gen 1"
     with pytest.raises(UserError, match=r"^intervention\.start=Rev 22 must be before the last chapter$"):
         build_model({**config, "intervention": {"_target_": "mine.FromVerse", "start": "Rev 22"}}, Causal(256))
+    with pytest.raises(UserError, match="^this text has no Apocrypha$"):
+        build_model({**config, "intervention": {"_target_": "mine.FromVerse", "start": "Tob 1"}}, Causal(256))
+
+
+def declare(monkeypatch, scheme: type) -> None:
+    """As an entry point of every group."""
+    declared = SimpleNamespace(value=f"mine:{scheme.__name__}", load=lambda: scheme)
+    monkeypatch.setattr("posenc.config.instantiate.entry_points", lambda group: [declared])  # noqa: ARG005
+
+
+def test_what_a_scheme_draws_in_its_constructor_follows_from_the_seed(monkeypatch):
+    class Drawn(PositionScheme):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(3))
+
+    declare(monkeypatch, Drawn)
+
+    def drawn(seed: int) -> list[float]:
+        config = {**conftest.composed(f"seed={seed}"), "pos": {"_target_": "mine.Drawn"}}
+        return build_model(config, Causal(256)).scheme.weight.tolist()
+
+    assert drawn(0) == drawn(0) != drawn(1)
+
+
+def test_an_argument_without_a_type_is_named(monkeypatch):
+    class Untyped(PositionScheme):
+        def __init__(self, slope=0.5):  # noqa: ARG002
+            super().__init__()
+
+    declare(monkeypatch, Untyped)
+    with pytest.raises(UserError, match=r"^pos\.slope has no type: annotate it in the signature"):
+        check_groups({"pos": {"_target_": "mine.Untyped", "slope": 1}}, ["pos"])
+
+
+def test_a_key_that_a_file_lacks_is_named_with_how_to_give_it(monkeypatch):
+    class Sized(PositionScheme):
+        def __init__(self, heads: int) -> None:  # noqa: ARG002
+            super().__init__()
+
+    declare(monkeypatch, Sized)
+    with pytest.raises(UserError, match=r"^pos\.heads is missing; add it to the YAML file, or as \+pos\.heads=$"):
+        check_groups({"pos": {"_target_": "mine.Sized"}}, ["pos"])
+
+
+@pytest.mark.parametrize(
+    ("more", "content", "said"),
+    [
+        (
+            "",
+            "name: mine\n",
+            "name is missing: give name=; a file in conf/experiment must begin with the line # @package",
+        ),
+        (
+            "name=a",
+            "name: mine\n",
+            "experiment is not a key: a file in conf/experiment must begin with the line # @pack",
+        ),
+        ("", "# @package _global_\nname: mine\n  steps: 3\n", "mine.yaml, line 3: mapping values are not allowed here"),
+    ],
+)
+def test_what_is_wrong_with_an_experiment_of_one_s_own_is_said(more, content, said, checkout):
+    (checkout / "conf" / "experiment" / "mine.yaml").write_text(content)
+    refused = python(checkout, "train.py", "logger=csv", "experiment=mine", *more.split(), installed=False)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert said in refused.stderr

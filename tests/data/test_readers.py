@@ -159,7 +159,10 @@ def test_a_line_without_a_record_is_no_document(tmp_path):
 def test_a_separator_that_no_line_has_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("one\n <|end|>\ntwo\n" * 99)
     assert everything(TextFiles(str(tmp_path), separator="<|end|> ")).count(b"\0") == 100
-    with pytest.raises(UserError, match="data.separator=<end> is not a line of any file"):
+    with pytest.raises(UserError, match="data.separator=<end> is not a line of any .txt file"):
+        everything(TextFiles(str(tmp_path), separator="<end>"))
+    (tmp_path / "b.jsonl").write_text('{"text": "a document, which ends as those do that are separated"}\n')
+    with pytest.raises(UserError, match=r"data.separator=<end> is not a line of any \.txt file"):
         everything(TextFiles(str(tmp_path), separator="<end>"))
 
 

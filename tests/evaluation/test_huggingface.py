@@ -21,14 +21,17 @@ def trained(overrides: str) -> Trained:
 @pytest.mark.parametrize(
     ("overrides", "needed"),
     [
-        ("pos=learned model/family=gpt2 model.family.parallel=true", "GPT-2 needs parallel=False;"),
-        ("pos=learned model/family=gpt2 model.family.queries_per_key=2", "GPT-2 needs queries_per_key=1;"),
-        ("pos=learned model/family=gpt2 model.family.norm=rms", "GPT-2 needs norm=layer or bare;"),
-        ("pos=learned model/family=gpt2 model.family.activation=swiglu", "GPT-2 needs activation=gelu or gelu_tanh;"),
+        ("pos=learned model/family=gpt2 model.family.parallel=true", "GPT-2 needs model.family.parallel=False;"),
+        ("pos=learned model/family=gpt2 model.family.queries_per_key=2", "GPT-2 needs model.family.queries_per_key=1;"),
+        ("pos=learned model/family=gpt2 model.family.norm=rms", "GPT-2 needs model.family.norm=layer or bare;"),
+        (
+            "pos=learned model/family=gpt2 model.family.activation=swiglu",
+            "needs model.family.activation=gelu or gelu_tanh;",
+        ),
         ("pos=rope model/family=llama2 pos.fraction=0.5", "Llama needs pos.fraction=1.0;"),
-        ("pos=rope model/family=llama2 model.family.parallel=true", "Llama needs parallel=False;"),
-        ("pos=rope model/family=plain model.family.norm=rms", "GPT-NeoX needs norm=layer or bare"),
-        ("pos=rope model/family=plain model.family.queries_per_key=2", "GPT-NeoX needs queries_per_key=1"),
+        ("pos=rope model/family=llama2 model.family.parallel=true", "Llama needs model.family.parallel=False;"),
+        ("pos=rope model/family=plain model.family.norm=rms", "GPT-NeoX needs model.family.norm=layer or bare"),
+        ("pos=rope model/family=plain model.family.queries_per_key=2", "GPT-NeoX needs model.family.queries_per_key=1"),
     ],
 )
 def test_one_property_that_an_architecture_lacks_is_enough_to_refuse_it(overrides, needed):

@@ -109,3 +109,9 @@ def test_smeared_embeddings_are_multiplied_as_the_scheme_multiplies_tokens():
     smeared = Smear(Sinusoidal(WIDTH, tokens=3.0), share=0.5).embed(X, POSITIONS)
     before = torch.cat([torch.zeros(1, 1, WIDTH), X[:, :-1]], dim=1)
     torch.testing.assert_close(smeared, 3 * (X + 0.5 * before) + Sinusoidal(WIDTH).encoding(POSITIONS))
+
+
+@pytest.mark.parametrize("hook", ["rotate", "bias", "content_bias"])
+def test_a_hook_of_attention_that_an_intervention_would_override_in_vain_is_refused(hook):
+    with pytest.raises(TypeError, match=f"^Mine.{hook} would never be called: override rotate_around, bias_around or"):
+        type("Mine", (Intervention,), {hook: lambda *_: None})

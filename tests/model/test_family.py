@@ -27,7 +27,7 @@ def parameters(name: str, scheme: PositionScheme | None = None, group: int | Non
     if group is not None:
         chosen = replace(chosen, queries_per_key=group)
     with torch.device("meta"):
-        built = Transformer(**shape, scheme=scheme or PositionScheme(), family=chosen)
+        built = Transformer(**shape, scheme=(scheme or PositionScheme()).to("meta"), family=chosen)
     return sum(weight.numel() for weight in built.parameters()) / 1e6
 
 

@@ -117,6 +117,8 @@ def test_a_scheme_without_meaning_where_the_future_is_seen_is_refused_there():
 @pytest.mark.parametrize(
     ("hook", "returned", "sentence"),
     [
+        ("encoding", lambda _, positions: torch.zeros(len(positions), 3), r"encoding returns shape \(2, 3\), not"),
+        ("embed", lambda _, x, __: x.mean(0), r"embed returns shape \(2, \d+\), not"),
         ("bias", lambda _, positions: torch.zeros(len(positions), len(positions)), r"bias returns shape \(2, 2\), not"),
         ("content_bias", lambda _, x, *__: x, r"content_bias returns shape \(1, 2, .*\), not"),
         ("rotate", lambda _, q, k, __: (q, k.mean(1)), r"rotate returns shape \(1, 2, 1\), not"),

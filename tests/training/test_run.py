@@ -1,6 +1,7 @@
 """Whole runs through the real command line."""
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.run import _check_table_sizes, run, show
 from tests import warm
-from tests.conftest import CONF, ROOT, clean_environment, curve, fresh_python, only, python
+from tests.conftest import CONF, ROOT, clean_environment, curve, fresh_python, only, python, train_here
 
 TINY = ("experiment=smoke", "logger=csv", "trainer=cpu")
 
@@ -259,3 +260,26 @@ def test_the_result_of_a_run_is_shown_in_its_units(tmp_path, capsys):
         "  time             10% start, 90% training",
         "  peak memory      1.50 GiB",
     ]
+
+
+def test_a_run_whose_class_has_changed_since_is_not_resumed(tmp_path, monkeypatch):
+    run = train_here(tmp_path, "pos=learned", "steps=20")
+    (run / "summary.json").unlink()
+    make = torch.nn.Embedding
+    table = SimpleNamespace(**{**vars(torch.nn), "Embedding": lambda rows, width: make(2 * rows, width)})
+    monkeypatch.setattr("posenc.positions.additive.nn", table)
+    with pytest.raises(UserError, match="does not match the model, whose code has changed: use another name=, or del"):
+        train_here(tmp_path, "pos=learned", "steps=20")
+
+
+def test_that_the_validation_split_has_fewer_windows_than_asked_for_is_said(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"Line {number} of a text.\n" for number in range(5000)))
+    short = ("data=text", f"data.path={text}", "steps=10", "eval_every=10", "log_every=10")
+    train_here(tmp_path / "all", *short, "eval_windows=1000")
+    windows = re.search(
+        r"Each validation has (\d+) windows, all that the validation split has", capsys.readouterr().out
+    )
+    assert windows is not None
+    train_here(tmp_path / "some", *short, f"eval_windows={windows[1]}")
+    assert "Each validation" not in capsys.readouterr().out

@@ -71,11 +71,13 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     """
     from omegaconf import OmegaConf
 
-    from posenc.config.compose import composed
+    from posenc.config.compose import composed, with_hydra
+    from posenc.config.overrides import check_single_run
     from posenc.config.schema import check
     from posenc.storage.atomic import check_writable
     from posenc.storage.resource_errors import resource_errors
 
+    check_single_run(with_hydra(CONF, overrides).hydra, "profile one of its runs")
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before importing torch, whose tracer prints to stderr

@@ -15,10 +15,12 @@ from typing import Any, NoReturn, TypeVar
 
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from yaml import MarkedYAMLError
 
 from posenc.config.files import choices_in
 from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, flags_of, not_a_choice, unknown_key
+from posenc.config.schema import OF_EVERYTHING
 from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
@@ -88,7 +90,13 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
     except Exception as error:
         if not _while_reading(error):
             raise
-        _leave(first_line(error), MISUSE)
+        _leave(_of_yaml(error) if isinstance(error, MarkedYAMLError) else first_line(error), MISUSE)
+
+
+def _of_yaml(error: MarkedYAMLError) -> str:
+    """A syntax error in a YAML file, with its place."""
+    mark = error.problem_mark
+    return f"{mark.name}, line {mark.line + 1}: {error.problem}" if mark else first_line(error)
 
 
 def prepare_streams() -> None:
@@ -207,6 +215,8 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
                 return unknown
         why = f": {first_line(error.__cause__)}" if error.__cause__ else ""
         return " ".join(str(error).split()) + why
+    if isinstance(error, MissingMandatoryValue):
+        return f"{error.full_key} is missing: give {error.full_key}=; {OF_EVERYTHING.format('experiment')}"
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}={error.child_node} cannot be read: {first_line(error)}"
     return first_line(error)

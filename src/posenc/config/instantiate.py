@@ -135,8 +135,7 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
     try:
         built = call(**arguments)
     except ValueError as error:
-        key = str(error).partition("=")[0]
-        raise UserError(f"{path}.{error}" if key in values else str(error)) from error
+        raise _of_group(path, values, error) from error
     except (MemoryError, RuntimeError, OverflowError, TypeError) as error:
         if not isinstance(error, OverflowError) and not out_of_memory(error):
             raise
@@ -146,6 +145,11 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
         what = f"an implementation of {GROUPS[path].interface}"
         raise UserError(f"{path}._target_={values['_target_']} does not return {what}")
     return built
+
+
+def _of_group(path: str, values: Mapping[str, Any], error: ValueError) -> UserError:
+    """The error of a group's class, whose message begins with one of the class's arguments or is about others."""
+    return UserError(f"{path}.{error}" if str(error).partition("=")[0] in values else str(error))
 
 
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
@@ -186,13 +190,17 @@ def build_model(configuration: Mapping[str, Any], objective: Any) -> Any:
     _check_sizes(configuration)
     _check_memory(configuration, objective.vocab_size)
     layers, context, steps = configuration["model"]["layers"], configuration["context"], configuration["steps"]
-    scheme = build(configuration, "pos")
-    wrapped = build(configuration, "intervention", scheme=scheme)
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(configuration["seed"])  # for parameters made in a scheme's constructor
+        scheme = build(configuration, "pos")
+        wrapped = build(configuration, "intervention", scheme=scheme)
     for group, built in (("pos", scheme), ("intervention", wrapped)):
         try:
             built.check_effect(layers, context, steps)
         except ValueError as error:
-            raise UserError(f"{group}.{error}") from error
+            raise _of_group(group, configuration[group], error) from error
     return build(
         configuration,
         "model",

@@ -120,7 +120,8 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
         swept = values_of(override) if override.is_sweep_override() else []
         if swept and not multirun:
             value = str(override.input_line).partition("=")[2]
-            raise UserError(f"{override.input_line} is a sweep: add -m, or quote it twice, '{key}=\"{value}\"'")
+            quote = "" if key in groups else f", or quote it twice, '{key}=\"{value}\"'"
+            raise UserError(f"{override.input_line} is a sweep: add -m{quote}")
         if key in groups and not override.is_delete():
             for choice in values_of(override):
                 # Hydra's own groups have more choices than there are files here; it checks them itself.
@@ -196,7 +197,7 @@ def _dotted(tree: object, prefix: str = "") -> Iterator[str]:
             yield from _dotted(value, f"{prefix}{key}.")
 
 
-def check_single_run(hydra: Any) -> None:
+def check_single_run(hydra: Any, advice: str = "add -m") -> None:
     """Check that a single run was intended: a sweep without -m would silently train only one of its runs.
 
     An experiment that sweeps only over the seed, because everything else is given, counts as a single run.
@@ -214,7 +215,8 @@ def check_single_run(hydra: Any) -> None:
         pattern = r"\+?(sweep|experiment)=|\+?hydra.sweeper"
     else:
         return
-    raise UserError(f"{' '.join(argument for argument in given if re.match(pattern, argument))} is a sweep: add -m")
+    swept = " ".join(argument for argument in given if re.match(pattern, argument))
+    raise UserError(f"{swept} is a sweep: {advice}")
 
 
 def check_sweep(arguments: Sequence[str], conf: Path) -> None:

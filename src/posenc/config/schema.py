@@ -39,6 +39,9 @@ KINDS = {
 }
 """The types of JSON schema."""
 
+OF_EVERYTHING = "a file in conf/{} must begin with the line # @package _global_"
+"""Why the keys in it are not those of a run."""
+
 BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum": "below", "maximum": "at most"}
 """The bounds of JSON schema."""
 
@@ -99,6 +102,9 @@ def check(config: Mapping[str, Any]) -> Settings:
     Raises:
         UserError: on the first unknown key or invalid value; names the key, the value and what is allowed.
     """
+    for group in ("experiment", "sweep"):
+        if group in config:
+            raise UserError(f"{group} is not a key: {OF_EVERYTHING.format(group)}")
     groups = [group for group in GROUPS if "." not in group]
     values = {key: value for key, value in config.items() if key not in groups}
     _check_values("", values, Settings)
@@ -155,6 +161,8 @@ def _check_values(
     for name, argument in inspect.signature(call, eval_str=True).parameters.items():
         if name not in others and argument.kind in (argument.POSITIONAL_OR_KEYWORD, argument.KEYWORD_ONLY):
             hint = argument.annotation
+            if hint is argument.empty:
+                raise UserError(f"{prefix}{name} has no type: annotate it in the signature, as in {name}: int")
             if typing.get_origin(hint) is tuple:
                 hint = Annotated[hint, Strict(False)]  # YAML has only lists
             hints[name] = hint if argument.default is argument.empty else NotRequired[hint]
@@ -181,7 +189,7 @@ def _sentence(
     if key not in schemas:
         return f"{prefix}{key} is not a key; {nearest(key, schemas, prefix)}"
     if key not in values:
-        return f"{prefix}{key} is missing; see --cfg job for its default"
+        return f"{prefix}{key} is missing; add it to the YAML file, or as +{prefix}{key}="
     in_bounds = not any(error in OUT_OF_BOUNDS for where, error in errors.items() if where[0] == key)
     close = difflib.get_close_matches(str(values[key]), map(str, schemas[key].get("enum", [])), n=1)
     meant = f"; did you mean {close[0]}?" if close else ""

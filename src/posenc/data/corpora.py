@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posenc.bounds import PositiveInt
-from posenc.data.readers import END, below, encoded, find_files, read_file, suffixes
+from posenc.data.readers import END, below, encoded, find_files, has_lines, read_file, suffixes
 from posenc.errors import UserError, first_line, needed_for
 from posenc.storage.reading import open_regular
 
@@ -117,7 +117,7 @@ class TextFiles(_Cut):
         separator: the line that ends a document (.txt); None if a file is one text.
 
     Raises:
-        UserError: if there are no such files, or, when they are read, none has the separator.
+        UserError: if there are no such files, or, when they are read, there are .txt files and none has the separator.
     """
 
     def __init__(self, path: str | None = None, field: str = "text", separator: str | None = None) -> None:
@@ -130,11 +130,11 @@ class TextFiles(_Cut):
         return digest("text", self.survey.sha256)
 
     def chunks(self) -> Iterator[bytes]:
-        separated = self.separator is None
+        separated = self.separator is None or not any(map(has_lines, self.files))
         for file, state in self.files.items():
             last = END
             for chunk in read_file(file, self.field, self.separator):
-                separated = separated or END in chunk
+                separated = separated or (END in chunk and has_lines(file))
                 last = chunk or last
                 yield chunk
             if self.separator is not None and not last.endswith(END):
@@ -142,7 +142,7 @@ class TextFiles(_Cut):
             if _state(file) != state:
                 raise UserError(f"{file} changed while it was being read: start again")
         if not separated:
-            raise UserError(f"data.separator={self.separator} is not a line of any file of data.path")
+            raise UserError(f"data.separator={self.separator} is not a line of any .txt file of data.path")
 
 
 def _state(file: Path) -> tuple[int, int, int]:

@@ -243,3 +243,8 @@ READERS: dict[str, Callable[[Path, str, str | None], Iterator[bytes]]] = {
     ".tokens": _read_txt,  # used by WikiText
     "": _read_txt,
 }
+
+
+def has_lines(file: Path) -> bool:
+    """Whether the format is plain text, whose documents may end with a separator."""
+    return READERS[_format(file)] is _read_txt

@@ -56,9 +56,14 @@ def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
             }
             weights = {name: weight.contiguous().clone() for name, weight in architecture.weights(trained)}
             return {**architecture.config(trained), **shared}, weights
-        missing = (f"{key}={' or '.join(map(str, values))}" for key, values in unmet.items())
+        missing = (f"{_override(trained, key)}={' or '.join(map(str, values))}" for key, values in unmet.items())
         needs.append(f"{architecture.name} needs {', '.join(missing)}")
     raise UserError(f"no architecture of transformers matches this model: {'; '.join(needs)}")
+
+
+def _override(trained: Trained, key: str) -> str:
+    """The key of a feature as train.py has it."""
+    return f"model.family.{key}" if key in trained.config["model"]["family"] else key
 
 
 def _features(trained: Trained) -> dict[str, Any]:

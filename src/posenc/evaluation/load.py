@@ -106,7 +106,7 @@ def _configuration(run: Path) -> dict[str, Any]:
     """The configuration of a run, which may be untrusted: interpolations are not resolved.
 
     Raises:
-        UserError: if it cannot be read, or was not written by this program.
+        UserError: if it cannot be read, or does not describe a model that can be built here.
     """
     from posenc.config.schema import check_groups, check_settings
 
@@ -118,7 +118,7 @@ def _configuration(run: Path) -> dict[str, Any]:
         check_settings(config, ("seed", "steps", "context", "batch_size", "eval_windows"))
         check_groups(config, ("tokenizer", "objective", "model", "pos", "intervention", "attention"))
     except UserError as error:
-        raise UserError(f"{file} was not written by this program: {error}") from error
+        raise UserError(f"{file} cannot be used: {error}") from error
     return config
 
 

@@ -19,6 +19,13 @@ class Intervention(PositionScheme):
         scheme: the wrapped scheme, possibly another intervention.
     """
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if unused := {"rotate", "bias", "content_bias"} & vars(cls).keys():
+            raise TypeError(
+                f"{cls.__name__}.{min(unused)} would never be called: override rotate_around, bias_around or layer"
+            )
+
     def __init__(self, scheme: PositionScheme) -> None:
         super().__init__()
         self.scheme = scheme

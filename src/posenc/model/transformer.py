@@ -159,6 +159,8 @@ def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int,
     """Whether the scheme has a bias in any layer; tested on two tokens, with the shapes that its hooks return."""
     x, positions = torch.zeros(1, 2, width), torch.arange(2)
     q, k = (torch.zeros(1, number, 2, width // heads) for number in (heads, kv_heads))
+    _check_shape(scheme, "encoding", scheme.encoding(positions), (2, width))
+    _check_shape(scheme, "embed", scheme.embed(x, positions), (1, 2, width))
     biased = False
     for layer in {id(found): found for found in map(scheme.layer, range(layers))}.values():
         bias, content_bias = layer.bias(positions), layer.content_bias(x, q, k, positions)
@@ -170,6 +172,8 @@ def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int,
     return biased
 
 
-def _check_shape(scheme: LayerScheme, hook: str, returned: Tensor | None, expected: tuple[int, ...]) -> None:
+def _check_shape(
+    scheme: LayerScheme | PositionScheme, hook: str, returned: Tensor | None, expected: tuple[int, ...]
+) -> None:
     if returned is not None and returned.shape != expected:
         raise ValueError(f"{type(scheme).__name__}.{hook} returns shape {tuple(returned.shape)}, not {expected}")

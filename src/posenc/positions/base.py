@@ -87,6 +87,6 @@ class PositionScheme(nn.Module):
     def initialise(self, generator: torch.Generator | None = None) -> None:
         """Initialise the scheme's parameters, if it has any.
 
-        The constructor calls it with torch's global generator; the model calls it again after initialising all other
-        weights, so that a seed determines the model.
+        The model calls it after initialising all other weights, with a generator of the run's seed. Constructors call
+        it too, so that a scheme can be used on its own.
         """

@@ -54,13 +54,25 @@ class Rotary(PositionScheme):
             )
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout} must be one of {', '.join(LAYOUTS)}")
-        self.layout = layout
+        self.head_dim, self.layout = head_dim, layout
         self.angles = self.table(frequencies(self.rotated, base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """q (.., T, Dh) and k (.., T, Dh), with any number of heads each -> the same shapes."""
+        """q (.., T, Dh) and k (.., T, Dh), with any number of heads each, positions (T,) -> the same shapes.
+
+        Raises:
+            ValueError: if positions are not (T,), or q and k have another head size.
+        """
+        self.check_shapes(q, k, positions)
         cos, sin = self.angles(positions)
         return apply_rotary(q, cos, sin, self.layout), apply_rotary(k, cos, sin, self.layout)
+
+    def check_shapes(self, q: Tensor, k: Tensor, positions: Tensor) -> None:
+        """Check what would otherwise broadcast, or leave channels without a rotation."""
+        if positions.ndim != 1:
+            raise ValueError(f"positions must be (T,), the same for the whole batch, not {tuple(positions.shape)}")
+        if q.shape[-1] != self.head_dim or k.shape[-1] != self.head_dim:
+            raise ValueError(f"heads must have {self.head_dim} channels, not {q.shape[-1]} and {k.shape[-1]}")
 
 
 class Bounded(Rotary):
@@ -207,6 +219,7 @@ class Xpos(Rotary):
         self.decay = ExactTable(zeta ** (offsets[:, None] / scale_base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        self.check_shapes(q, k, positions)
         cos, sin = self.angles(positions)
         middle = torch.div(positions.amin() + positions.amax(), 2, rounding_mode="floor")
         decay = self.decay.table[positions - middle + self.reach]

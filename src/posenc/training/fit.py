@@ -14,6 +14,7 @@ from posenc.config.schema import Settings
 from posenc.config.secrets import presentable
 from posenc.data.prepare import Prepared
 from posenc.distributed import broadcast, this_rank
+from posenc.errors import UserError
 from posenc.objectives.objective import Sampling
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
@@ -111,9 +112,21 @@ class TrainingRun:
         title = f"{self.directory.scheme}, seed {self.settings.seed}: {self.parameters / 1e6:.2f}M parameters"
         arithmetic = f"{self.trainer.precision} on {self.device.type}"
         print(f"{title}, {self.settings.steps} steps, {arithmetic}, in {self.directory.path}", flush=True)
+        if len(self.validation[0]) < self.settings.eval_windows:
+            print(
+                f"Each validation has {len(self.validation[0])} windows, all that the validation split has.", flush=True
+            )
         if checkpoint is not None:
             print(f"Resuming from {Path(checkpoint).name}.", flush=True)
-        self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
+        try:
+            self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
+        except RuntimeError as error:
+            if "loading state_dict" not in str(error):
+                raise
+            raise UserError(
+                f"{checkpoint} does not match the model, whose code has changed: use another name=, or delete "
+                f"{self.directory.path} to start from scratch"
+            ) from error
 
     def _summary(self) -> dict[str, Any]:
         """Result, resources and provenance."""
