@@ -59,6 +59,11 @@ def test_anything_else_is_refused_before_it_is_called(named):
         target("pos", named)
 
 
+def test_a_name_that_a_module_does_not_have_is_said_not_to_exist():
+    with pytest.raises(UserError, match=r"; there is no posenc\.positions\.rotary\.Rotari$"):
+        target("pos", "posenc.positions.rotary.Rotari")
+
+
 @pytest.mark.parametrize(
     ("group", "named", "values"),
     [

@@ -223,10 +223,10 @@ def _show_operations(profiler: Any) -> None:
 
 
 def _short(name: str) -> str:
-    """The name of an operation or kernel, shortened to one column."""
+    """The name of an operation or kernel, shortened to one column; its end tells forward from backward."""
     for prefix in ("void ", "at::native::", "(anonymous namespace)::"):
         name = name.replace(prefix, "")
-    return name if len(name) < 50 else f"{name[:47]}.."
+    return name if len(name) < 50 else f"{name[:26]}..{name[-21:]}"
 
 
 if __name__ == "__main__":

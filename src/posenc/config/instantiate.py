@@ -65,9 +65,10 @@ def target(group: str, name: Any) -> Callable[..., Any]:
     """
     if group not in GROUPS:
         raise UserError(f"{group} is not a key; see --help and --cfg job")
-    package = GROUPS[group].package
+    package, there = GROUPS[group].package, ""
     if re.fullmatch(rf"{re.escape(package)}(\.[a-z]\w*)*\.[A-Za-z]\w*", str(name), re.ASCII):
         found = _find(str(name))
+        there = "" if found is not None else f"; there is no {name}"
         if callable(found) and str(getattr(found, "__module__", "")).startswith(package):
             if isinstance(found, type) and (is_protocol(found) or not _may_be(group, found)):
                 raise UserError(f"{group}._target_={name} is not an implementation of {GROUPS[group].interface}")
@@ -77,7 +78,7 @@ def target(group: str, name: Any) -> Callable[..., Any]:
             return declared.load()
     raise UserError(
         f"{group}._target_={name} must name a class or function of {package}, or of a module in it, "
-        f"or one that an installed package declares as an entry point of posenc.{group}"
+        f"or one that an installed package declares as an entry point of posenc.{group}{there}"
     )
 
 
