@@ -4,7 +4,7 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, from_reversal, growth, trend
@@ -160,41 +160,52 @@ def write_up(
         others: of the maps against other baselines or with other hyperparameters of an arm, by name.
         unit: tokens in a unit of budget.
     """
-    written = []
-    if points:
-        written.append(table(points, unit))
+    written = [table(points, unit)] if points else []
     for name, against in others.items():
         if against:
             written += [f"{name[0].upper()}{name[1:]}:", table(against, unit)]
+    written += [*_growth(points), *_trend(points), *_unreached(points)]
+    return [*written, *spread(results), *spread_of_ratio(points), *_error_over_windows(results)]
+
+
+def _growth(points: Sequence[Point]) -> Iterator[str]:
     if changed := growth(points):
         before, after, factor = changed
-        written.append(
+        yield (
             f"From {before:,} to {after:,} tokens N changes by a factor of {factor.value:.2f}"
             f"{formatting.bounds(factor)}, paired over {formatting.seeds(factor.seeds)}."
         )
-    if fitted := trend(points):
-        b = fitted.slope
-        written.append(
-            "Over the budgets off the plateau where every seed has an N, log N = a + b log D, with an a for each seed, "
-            f"has b = {b.value:z.2f}{formatting.bounds(b)}, {fitted.values} values of N, {formatting.seeds(b.seeds)}."
-        )
-        if math.isfinite(p := fitted.lack_of_fit):
-            written[-1] += (
-                " In an F test against a mean for each budget, this straight line has p = "
-                f"{p:.2g}{': it does not fit, and b is no trend' if p < 0.05 else ''}."
+
+
+def _trend(points: Sequence[Point]) -> Iterator[str]:
+    if not (fitted := trend(points)):
+        return
+    b, p = fitted.slope, fitted.lack_of_fit
+    line = (
+        "Over the budgets off the plateau where every seed has an N, log N = a + b log D, with an a for each seed, "
+        f"has b = {b.value:z.2f}{formatting.bounds(b)}, {fitted.values} values of N, {formatting.seeds(b.seeds)}."
+    )
+    fit = (
+        " In an F test against a mean for each budget, this straight line has p = "
+        f"{p:.2g}{': it does not fit, and b is no trend' if p < 0.05 else ''}."
+    )
+    yield line + fit if math.isfinite(p) else line
+
+
+def _unreached(points: Sequence[Point]) -> Iterator[str]:
+    for point in points:
+        if not point.advantage.value:
+            yield (
+                f"With {point.tokens:,} tokens RoPE's largest budget does not reach the baseline's loss with "
+                f"{point.advantage.missed} of {formatting.seeds(point.advantage.seeds)}, so that N has no mean there, "
+                "and is left out of what is computed from several budgets."
             )
-    written += [
-        f"With {point.tokens:,} tokens RoPE's largest budget does not reach the baseline's loss with "
-        f"{point.advantage.missed} of {formatting.seeds(point.advantage.seeds)}, so that N has no mean there, and is "
-        "left out of what is computed from several budgets."
-        for point in points
-        if not point.advantage.value
-    ]
-    written += [*spread(results), *spread_of_ratio(points)]
+
+
+def _error_over_windows(results: Sequence[Result]) -> Iterator[str]:
     errors = [result.val_loss_se for result in results if math.isfinite(result.val_loss_se)]
     if errors:
-        written.append(
+        yield (
             f"Each final loss has a standard error of {statistics.median(errors):.4f} nats over validation windows "
             "(median over runs). All runs use the same windows, so differences are more precise."
         )
-    return written
