@@ -13,14 +13,14 @@ from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posenc.config.command_line import folder_override
 from posenc.config.overrides import parsed, values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.sweeps.callback import RUNS
-from posenc.sweeps.jobs import SWEPT_KEYS
+from posenc.sweeps.jobs import SWEPT_KEYS, check_configurations
 
 
 class BestAgainstBest(Sweeper):
@@ -61,12 +61,13 @@ class BestAgainstBest(Sweeper):
         """Search, then train the best settings.
 
         Raises:
-            UserError: if anything but pos and seed is swept, a key of the grid is unknown, or the search's seed is also
-                one of those compared.
+            UserError: if anything but pos and seed is swept, a key of the grid is unknown, a trial cannot be trained,
+                or the search's seed is also one of those compared.
         """
         assert self.launcher is not None
         schemes, seeds, fixed = self._requested(arguments)
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
+        check_configurations(self._composed([*fixed, *_as_arguments(trial)]) for trial in trials)
         folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
@@ -123,9 +124,16 @@ class BestAgainstBest(Sweeper):
 
     def _keys(self, scheme: str, fixed: Sequence[str]) -> list[str]:
         """The keys of the grid that this scheme has."""
-        config = self.context.config_loader.load_sweep_config(self.configuration, [*fixed, f"pos={scheme}"])
+        config = self._composed([*fixed, f"pos={scheme}"])
         absent = object()
         return [key for key in self.grid if OmegaConf.select(config, key, default=absent) is not absent]
+
+    def _composed(self, overrides: Sequence[str]) -> DictConfig:
+        """The configuration of a job."""
+        config = self.context.config_loader.load_sweep_config(self.configuration, list(overrides))
+        with open_dict(config):
+            del config["hydra"]
+        return config
 
 
 def _check_grid(grid: Any) -> None:

@@ -51,6 +51,10 @@ WRONG_SWEEPS = [
     train("-m hydra/sweeper=best_against_best +hydra.sweeper.grid={seed:[1]}", "grid={'seed': [1]} cannot vary seed"),
     train("-m hydra.sweeper.params.seed=8", "hydra.sweeper.params.seed cannot be set: sweep with -m seed=..."),
     train("-m experiment=tuned pos=rope +hydra.sweeper.grid={optim.rl:[1]}", "optim.rl is not a key with any pos"),
+    train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[0.1,-1]}", "optim.lr=-1 must be above 0"),
+    train(
+        "-m experiment=tuned +hydra.sweeper.grid={model.heads:[4,3]}", "model.width=128 must be a multiple of heads=3"
+    ),
     train("-m seed=range(0,200) context=range(4,200)", "this sweep has 39,200 runs; the maximum is 10,000"),
     train("-m pos=glob(*)", "pos=glob(*) cannot be swept: list the values"),
     train("-m optim.lr=interval(0,1)", "optim.lr=interval(0,1) cannot be swept: list the values"),

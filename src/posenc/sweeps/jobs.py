@@ -38,14 +38,22 @@ def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]
 def check_jobs(arguments: Sequence[str], conf: Path) -> None:
     """Check the values of a sweep's jobs, and that their corpora and models can be built.
 
-    All combinations of the swept choices are tried, and each other swept value with the first one of everything else;
-    not the grid of `hydra/sweeper=best_against_best`.
+    All combinations of the swept choices are tried, and each other swept value with the first one of everything else.
+
+    Raises:
+        UserError: on the first job that cannot be trained.
+    """
+    check_configurations(_configurations(arguments, conf))
+
+
+def check_configurations(configurations: Iterable[DictConfig]) -> None:
+    """Check the values of some jobs, and build the corpora and models of those that differ in more than the seed.
 
     Raises:
         UserError: on the first job that cannot be trained.
     """
     tried = set()
-    for config in _configurations(arguments, conf):
+    for config in configurations:
         values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         check(values)
         what = json.dumps({**values, "seed": None}, sort_keys=True)
