@@ -164,10 +164,8 @@ def _not_compared(arms: Sequence[Arm], own: Sequence[Arm], baseline: str, early:
     """Why there is no speed-up, or no verdict; `own` are the comparable arms; some lack `early` validations."""
     if baseline not in {arm.scheme for arm in own}:
         others = ", ".join(arm.scheme for arm in arms)
-        yield (
-            f"the baseline {baseline} is missing (found {others}): no speed-up can be computed; posenc report can use "
-            "another, with --baseline"
-        )
+        advice = "; posenc report can use another, with --baseline" if len(arms) > 1 else ""
+        yield f"the baseline {baseline} is missing (found {others}): no speed-up can be computed{advice}"
     elif early:
         yield f"fewer than {early} validations: no speed-up can be computed"
     else:
