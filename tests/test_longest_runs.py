@@ -9,10 +9,12 @@ from statistics import mean, stdev
 import pytest
 from scipy import stats
 
+from posenc.analysis.claim_map import advantage
+from posenc.analysis.corpus_map import replaced
 from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.validation_error import differences
-from posenc.storage.csv_files import read_rows
+from posenc.storage.csv_files import read_csv, read_rows
 from tests.claim_map_pages import (
     CLAIMS,
     COPIED,
@@ -319,3 +321,23 @@ def test_of_five_bases_the_second_largest_ends_lowest_with_78_6m_tokens():
 def listed_bases(bases: Sequence[int]) -> str:
     *others, last = (f"{base:,}" for base in bases)
     return f"{', '.join(others)} and {last}"
+
+
+def test_the_sinusoid_s_arm_trained_again_on_the_cpu_is_stated_beside_its_runs_on_the_gpu():
+    again = sorted(read_rows(FOLDER / "devices.csv", Result), key=attrgetter("seed"))
+    backbone, _ = found(CORPUS)
+    before = [next(run for run in backbone if run.key == other.key) for other in again]
+    assert all("EPYC" in run.hardware for run in again)
+    assert all("H200" in run.hardware for run in before)
+    losses = [listed((run.val_loss for run in runs), 3) for runs in (again, before)]
+    copies = listed((float(row["second"]) - float(row["first"]) for row in read_csv(FOLDER / "devices.csv")), 2)
+    assert f"it ends at {losses[0]} nats instead of {losses[1]}, and copies ({copies})" in COPYING
+    arms = [run for run in backbone if run.pos in ("rope", "sinusoidal")]
+    tokens = BUDGETS["59.0M"]
+    ratios = [
+        listed((point.by_seed[run.seed] for run in again), 2)
+        for runs in (replaced(arms, again), arms)
+        for point in advantage(runs, "rope", "sinusoidal")
+        if point.tokens == tokens
+    ]
+    assert f"N with these seeds is {ratios[0]} instead of {ratios[1]}." in COPYING
