@@ -57,6 +57,8 @@ WRONG_CHOICES = [
 
 WRONG_KEYS = [
     train("poss=rope", "poss is not a key; did you mean pos"),
+    train("+intervention=smear", "intervention has a choice already: drop the + of +intervention="),
+    train("+model/family=gpt2", "model/family has a choice already: drop the + of +model/family="),
     train("lr=0.1", "lr is not a key; did you mean optim.lr?"),
     train("pos.bas=100", "pos.bas is not a key; did you mean pos.base"),
     train("quux=1", "quux is not a key; see --help and --cfg job"),

@@ -213,6 +213,8 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         with suppress(HydraException):  # a group that is not in the defaults, such as sweep, fails to compose here too
             if conf is not None and (unknown := unknown_key(arguments, conf)):
                 return unknown
+        if twice := re.match(r"Multiple values for ([\w/]+)\.", str(error)):
+            return f"{twice[1]} has a choice already: drop the + of +{twice[1]}="
         why = f": {first_line(error.__cause__)}" if error.__cause__ else ""
         return " ".join(str(error).split()) + why
     if isinstance(error, MissingMandatoryValue):
