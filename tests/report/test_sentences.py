@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from posenc.analysis.comparison import compare
@@ -116,3 +117,24 @@ def test_files_left_of_an_earlier_comparison_are_deleted(tmp_path):
     export(compare(settings(2.0)), tmp_path)
     kept = {file.name for file in tmp_path.iterdir()}
     assert kept == {"README.md", "curves.csv", "curves.png", "curves.svg", "notes.txt", "table.csv"}
+
+
+def test_the_setting_in_which_each_scheme_ends_lowest_is_said_where_losses_are_of_one_task(capsys, tmp_path):
+    rates = [
+        run(scheme, seed, pace=pace, setting={"optim.lr": rate})
+        for rate, pace in ((0.001, 1.0), (0.003, 3.0), (0.009, 2.0))
+        for scheme, seed in (("rope", 0), ("rope", 1), ("sinusoidal", 0))
+    ]
+    comparison = compare(sweep(*rates))
+    loss = 2 + 2 * np.exp(-9)
+    said = (
+        f"Lowest validation loss: rope {loss:.3f} at optim.lr=0.003 (2 seeds); sinusoidal {loss:.3f} at optim.lr=0.003"
+    )
+    assert sentences.lowest(comparison).startswith(said)
+    terminal.show(comparison)
+    export(comparison, tmp_path)
+    for shown in (capsys.readouterr().out, page.html(comparison), (tmp_path / "README.md").read_text()):
+        assert "Lowest validation loss: rope" in shown
+    assert sentences.lowest(compare(settings(2.0))) == ""
+    masked = [replace(one, setting={**one.setting, "objective": str(one.setting["optim.lr"])}) for one in rates]
+    assert sentences.lowest(compare(sweep(*masked))) == ""

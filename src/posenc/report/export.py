@@ -38,6 +38,8 @@ def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator
     if overall := sentences.overall(comparison):
         settings = tables.settings(comparison)
         yield from (overall, tables.markdown(settings), f"{settings.title}.")
+    if lowest := sentences.lowest(comparison):
+        yield lowest
     yield from map(sentences.verdict, panels)
     if any(panel.rivals for panel in panels):
         yield sentences.COVERAGE

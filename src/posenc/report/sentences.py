@@ -19,6 +19,9 @@ COVERAGE = (
     "posenc.claim_map compares finished runs of several lengths."
 )
 
+OF_THE_TASK = {"data", "text", "tokenizer", "objective", "context", "steps"}
+"""Keys and groups with which a loss is that of another task, or of a shorter run."""
+
 MANY = 2
 """With more panels than this, a summary sentence comes first."""
 
@@ -128,6 +131,20 @@ def overall(comparison: Comparison) -> str:
     parts = [_over_settings(scheme, [arm for arm in rivals if arm.scheme == scheme]) for scheme in schemes]
     begun = "So far, against" if any(panel.provisional for panel in panels) else "Against"
     return f"{begun} {comparison.baseline}, {'; '.join(parts)}."
+
+
+def lowest(comparison: Comparison) -> str:
+    """The setting in which each scheme ends lowest; empty if there is one, or the losses are not comparable."""
+    panels = comparison.panels
+    keys = {key.partition(".")[0] for panel in panels for key in panel.setting}
+    if len(panels) == 1 or len({panel.budget for panel in panels}) > 1 or keys & OF_THE_TASK:
+        return ""
+    best: dict[str, tuple[float, str]] = {}
+    for panel in panels:
+        for arm in panel.arms:
+            ends = arm.loss.value, f"{arm.loss.value:.3f} at {panel.title} ({formatting.seeds(len(arm.runs))})"
+            best[arm.scheme] = min(best.get(arm.scheme, ends), ends)
+    return f"Lowest validation loss: {'; '.join(f'{scheme} {shown}' for scheme, (_, shown) in best.items())}."
 
 
 def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:

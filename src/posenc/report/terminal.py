@@ -27,6 +27,9 @@ def show(comparison: Comparison) -> None:
         _print(console, tables.settings(comparison))
         console.print()
         _say(console, overall, "bold")
+    if lowest := sentences.lowest(comparison):
+        console.print()
+        _say(console, lowest, "bold")
     if any(panel.rivals for panel in comparison.panels):
         _say(console, sentences.COVERAGE)
 
