@@ -312,3 +312,15 @@ def test_a_bias_in_place_of_the_sinusoid_is_compared_with_rope_on_the_same_seeds
     assert f"In place of the sinusoid it needs {fewer}, RoPE with the same three seeds {steps}." in RESULTS
     ends = f"it ends {of_bias.behind.value:.3f} nats above RoPE."
     assert f"in place of the sinusoid, 77 % (61 to 92 %), and {ends}" in RESULTS
+
+
+def test_the_trials_with_19_7m_tokens_that_are_better_by_the_threshold_are_stated():
+    chosen = {"sinusoidal": (0.0042, "0.1", "10000"), "rope": (0.006, "", "1000")}
+    below = []
+    for pos, settings in chosen.items():
+        trials = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, 19_660_800, pos)]
+        (arm,) = (run.val_loss for run in trials if (run.lr, run.scale, run.base) == settings)
+        (better,) = (run for run in trials if arm - run.val_loss > 0.01)
+        below.append(arm - better.val_loss)
+        assert f"at {better.val_loss:.3f}, {below[-1]:.3f} below" in RESULTS
+    assert "ends {:.3f} (sinusoid) and {:.3f} nats (RoPE) below them [with one seed]".format(*below) in README
