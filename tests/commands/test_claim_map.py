@@ -8,19 +8,18 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 import yaml
 
 from posenc.analysis.corpus_map import backbone_of
-from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result, ShareRow, table
+from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result, table
 from posenc.analysis.run_key import SEARCH
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
-from posenc.commands.study import add_evaluations, add_rows, in_default_setting
+from posenc.commands.study import add_evaluations, in_default_setting
 from posenc.storage.atomic import atomic_write
-from posenc.storage.csv_files import read_csv, read_rows
+from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, only, python
 
 SHORT = ["data=text", "logger=csv", "eval_every=10", "log_every=10", "trainer=cpu"]
@@ -340,18 +339,3 @@ def test_a_run_with_the_key_of_another_but_not_its_loss_is_left_out(folder, tmp_
     assert re.search(r"seed0-0 ends at 1\.5, this run in runs\.csv at \d\.\d+; left out", capsys.readouterr().err)
     assert not (kept / "copying.csv").exists()
     assert (kept / "runs.csv").read_text() == (folder / "kept" / "runs.csv").read_text()
-
-
-def test_rows_that_another_process_adds_meanwhile_are_kept(folder, tmp_path):
-    study = Study(shutil.copytree(folder / "kept", tmp_path / "kept"))
-    file = study.folder / "shares.csv"
-    file.unlink(missing_ok=True)
-    first, second = study.results
-    run: Any = None
-
-    def by_another(_: Any, result: Result) -> list[ShareRow]:
-        file.write_text(table(ShareRow, [ShareRow(*second.key, 0.1, 0.2)]))
-        return [ShareRow(*result.key, 0.3, 0.4)]
-
-    add_rows(study, [(run, first), (run, second)], "shares.csv", ShareRow, by_another)
-    assert read_rows(file, ShareRow) == [ShareRow(*second.key, 0.1, 0.2), ShareRow(*first.key, 0.3, 0.4)]

@@ -62,7 +62,6 @@ def command_line(
 
 def in_default_setting(finished: "Sequence[Finished]") -> "list[Finished]":
     """The trials and the runs of the backbone: those that differ only in what is compared."""
-
     return [(run, result) for run, result in finished if result.in_default_setting]
 
 
