@@ -21,7 +21,9 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
         stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) {at} {tokens}")
     assert " and ".join(stated[:2]) in README
     assert " and ".join(stated[:2]) in RESULTS
-    assert f"settings of 4.9M ({on_test.advantage.value:.2f}, {low:.2f} to {high:.2f}); of the arms tuned" in RESULTS
+    assert (
+        f"At 39.3M it is {on_test.advantage.value:.2f} ({low:.2f} to {high:.2f}) with the settings of 4.9M" in RESULTS
+    )
 
 
 def test_the_replication_of_the_arms_tuned_at_39_3m_tokens_is_stated_with_every_seed():
@@ -33,7 +35,7 @@ def test_the_replication_of_the_arms_tuned_at_39_3m_tokens_is_stated_with_every_
     low, high = on_test.advantage.interval
     ratio = f"{on_test.advantage.value:.2f} ({low:.2f} to {high:.2f})"
     assert f"At 39.3M, with the arms tuned there, it needs {ratio.replace(' (', ' times fewer (')}." in README
-    assert f"of the arms tuned there (1.34) it is {ratio}." in RESULTS
+    assert f"with the settings of 4.9M and {ratio} with those tuned there." in RESULTS
     assert f"N is {listed(on_test.by_seed.values(), 2)} with seeds 3, 4 and 5" in RESULTS
     assert 1.15 < on_test.advantage.value < 1.5  # as expected
     assert abs(on_test.advantage.value - on_validation.advantage.value) < 0.1
