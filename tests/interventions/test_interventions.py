@@ -15,7 +15,7 @@ from posenc.interventions import (
     Smear,
 )
 from posenc.model import Transformer
-from posenc.positions import T5, Alibi, Forgetting, NopeHybrid, PositionScheme, Rotary, Sinusoidal
+from posenc.positions import T5, Alibi, Forgetting, Learned, NopeHybrid, PositionScheme, Rotary, Sinusoidal
 from tests.conftest import train_here
 
 HEADS, WIDTH, T = 2, 16, 12
@@ -197,6 +197,9 @@ def test_two_interventions_go_together():
         (lambda: OffsetMask(PositionScheme(), 2, [1], start=5, stop=4), "start=5 must not be after stop=4"),
         (lambda: OnlyLayers(PositionScheme(), []), r"in_layers=\[\] must be"),
         (lambda: OnlyLayers(Sinusoidal(WIDTH), [0]), "such as pos=rope: Sinusoidal adds to the embeddings"),
+        (lambda: OnlyLayers(Learned(1, WIDTH), [0]), "Learned adds to the embeddings"),
+        (lambda: OnlyLayers(FollowingAmplitude(Sinusoidal(WIDTH)), [0]), "FollowingAmplitude adds to the embeddings"),
+        (lambda: OnlyLayers(Smear(Rotary(8)), [0]), "Smear adds to the embeddings"),
         (lambda: OnlyLayers(PositionScheme(), [0]), r"in_layers=\[0\] must be layers with positions"),
         (lambda: OnlyLayers(NopeHybrid(8), [2, 3]), r"in_layers=\[2, 3\] must be layers with positions: \[3\] has"),
         (lambda: FollowingAmplitude(Rotary(8)), "additive scheme, such as pos=sinusoidal: Rotary is not"),

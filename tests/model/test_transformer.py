@@ -109,6 +109,13 @@ def test_a_causal_model_does_not_see_the_future(name):
         assert not torch.allclose(encoder(tokens())[0, :6], encoder(changed)[0, :6])
 
 
+@every_scheme
+@pytest.mark.parametrize("positions", [torch.tensor([7]), torch.arange(10)[None]])
+def test_positions_that_a_bias_would_broadcast_are_refused(name, positions):
+    with pytest.raises(ValueError, match=r"^positions must be \(10,\), the same for the whole batch, not \(1"):
+        model(name)(tokens(), positions)
+
+
 def test_a_scheme_without_meaning_where_the_future_is_seen_is_refused_there():
     with pytest.raises(ValueError, match="Xpos needs a causal model"):
         model("xpos", causal=False)

@@ -23,8 +23,9 @@ def test_matched_additive_schemes_have_the_size_of_the_token_embeddings():
     learned = Learned(256, 128, scale="matched")
     learned.initialise(torch.Generator().manual_seed(0))
     assert learned.table.weight.std().item() == pytest.approx(0.02, rel=0.02)
-    rms = Sinusoidal(128, scale="matched").encoding(torch.arange(256)).square().mean().sqrt()
-    assert rms.item() == pytest.approx(0.02, rel=1e-4)
+    for tokens, size in ((1.0, 0.02), (3.0, 0.06)):
+        rms = Sinusoidal(128, scale="matched", tokens=tokens).encoding(torch.arange(256)).square().mean().sqrt()
+        assert rms.item() == pytest.approx(size, rel=1e-4)
 
 
 def test_the_learned_table_is_looked_up_by_position():
@@ -48,6 +49,7 @@ def test_an_odd_width_is_refused():
 @pytest.mark.parametrize("build", [Sinusoidal, lambda width, scale: Learned(20, width, scale=scale)])
 def test_a_learned_scale_is_one_trained_scalar_that_starts_at_one_over_the_root_of_the_width(build):
     scheme, unit = build(16, scale="learned"), build(16, scale=1.0)
+    torch.nn.init.constant_(scheme.scale, 5.0)  # as after training
     for one in (scheme, unit):
         one.initialise(torch.Generator().manual_seed(0))
     assert scheme.scale.tolist() == [0.25]

@@ -1,12 +1,14 @@
 """The biases are the formulas of their papers, at any positions."""
 
+from bisect import bisect_right
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc.positions import T5, Alibi, Fire, Kerple
-from posenc.positions.bias import bucket, slopes
+from posenc.positions.bias import bucket_starts, slopes
 
 POSITIONS = st.lists(st.integers(0, 10**6), min_size=1, max_size=10)
 directions = pytest.mark.parametrize("bidirectional", [False, True])
@@ -45,10 +47,20 @@ def test_alibi_falls_by_the_slope_for_each_token_of_distance(positions, heads):
         assert torch.allclose(bias[h].double(), torch.tensor(expected, dtype=torch.float64), rtol=1e-6, atol=0)
 
 
+def bucket(distance: int, buckets: int, longest: int) -> int:
+    """T5's bucket of a distance >= 0, from its formula, in integers."""
+    half = buckets // 2
+    if distance < half:
+        return distance
+    rest = buckets - half
+    return half + sum(distance**rest >= half ** (rest - k) * longest**k for k in range(1, rest))
+
+
 @given(st.integers(2, 64), st.integers(0, 500))
 def test_near_distances_have_a_bucket_each_and_far_ones_share_longer_and_longer_ranges(buckets, beyond):
     longest = buckets // 2 + 1 + beyond
-    numbers = [bucket(distance, buckets, longest) for distance in range(2 * longest)]
+    numbers = [bisect_right(bucket_starts(buckets, longest), distance) for distance in range(2 * longest)]
+    assert numbers == [bucket(distance, buckets, longest) for distance in range(2 * longest)]
     half = buckets // 2
     assert numbers[:half] == list(range(half))
     assert numbers == sorted(numbers)
@@ -58,7 +70,8 @@ def test_near_distances_have_a_bucket_each_and_far_ones_share_longer_and_longer_
 
 
 def test_boundaries_between_buckets_are_exact():
-    assert [bucket(distance, 32, 128) for distance in (15, 16, 31, 32, 63, 64, 127, 128)] == [
+    starts = bucket_starts(32, 128)
+    assert [bisect_right(starts, distance) for distance in (15, 16, 31, 32, 63, 64, 127, 128)] == [
         *(15, 16, 21, 21, 26, 26, 31, 31)
     ]
     for buckets, longest in ((8, 64), (16, 128), (16, 2048)):  # where powers of two are boundaries
@@ -66,8 +79,7 @@ def test_boundaries_between_buckets_are_exact():
         octaves = (longest // half).bit_length() - 1
         for octave in range(octaves):
             if rest * octave % octaves == 0:
-                assert bucket(half * 2**octave, buckets, longest) == half + rest * octave // octaves
-                assert bucket(half * 2**octave - 1, buckets, longest) == half + rest * octave // octaves - 1
+                assert half * 2**octave == [0, *bucket_starts(buckets, longest)][half + rest * octave // octaves]
 
 
 @given(POSITIONS)
@@ -84,11 +96,20 @@ def test_t5_looks_its_bias_up_by_bucket(bidirectional, positions):
             assert torch.equal(bias[:, i, j], scheme.table.weight[number])
 
 
+def test_many_buckets_over_the_longest_distance_are_built():
+    starts = bucket_starts(512, 2**20)
+    assert len(starts) == 511
+    assert starts == sorted(starts)
+    assert starts[255] == 256
+    assert starts[-1] < 2**20
+
+
 @directions
 def test_every_bucket_of_t5_can_be_reached(bidirectional):
     scheme = T5(heads=1, bidirectional=bidirectional)
     unreachable = {16} if bidirectional else set()  # distance 0 in the future
-    assert set(scheme.buckets.tolist()) == set(range(32)) - unreachable
+    scheme.table.weight.data = torch.arange(32.0)[:, None]
+    assert set(scheme.bias(torch.arange(200)).flatten().tolist()) == set(range(32)) - unreachable
 
 
 def test_t5_starts_near_no_position_and_by_its_generator_alone():

@@ -263,10 +263,11 @@ def test_a_fraction_is_rounded_to_the_nearest_number_of_channels():
 
 
 @pytest.mark.parametrize("scheme", [Rotary(8), Xpos(8)])
-def test_positions_by_batch_and_heads_of_another_size_are_refused(scheme):
+def test_positions_that_would_broadcast_and_heads_of_another_size_are_refused(scheme):
     q = torch.zeros(2, 2, 4, 8)
-    with pytest.raises(ValueError, match=r"^positions must be \(T,\), the same for the whole batch, not \(2, 4\)$"):
-        scheme.rotate(q, q, torch.arange(4).expand(2, 4))
+    for positions, shape in ((torch.arange(4).expand(2, 4), r"\(2, 4\)"), (torch.tensor([7]), r"\(1,\)")):
+        with pytest.raises(ValueError, match=rf"^positions must be \(4,\), the same for the whole batch, not {shape}$"):
+            scheme.rotate(q, q, positions)
     for sizes in ((16, 8), (8, 16)):
         with pytest.raises(ValueError, match="^heads must have 8 channels, not {} and {}$".format(*sizes)):
             scheme.rotate(*(torch.zeros(2, 2, 4, size) for size in sizes), torch.arange(4))

@@ -123,6 +123,33 @@ def test_the_nearest_measured_setting_is_named(browser, page):
     assert [slider.get_attribute("data-control") for slider in shown] == ["likeness", "r1", "r2"]
 
 
+OF_OTHER_RATES = "corpus,setting,pos,seed,tokens,lr,scale,base,at_tokens,val_loss\n" + "".join(
+    f"text,backbone,{pos},{seed},819200,{rate},{scale},10000,{409600 * step},{loss + 1 - step / 2}\n"
+    for pos, seeds, rate, scale, loss in (
+        ("rope", (0, 1, 2), 0.006, "", 1.4),
+        ("sinusoidal", (0, 1, 2), 0.006, 0.1, 1.59),  # at RoPE's learning rate
+        ("sinusoidal", (0, 1, 2), 0.0042, 0.1, 1.58),
+        ("sinusoidal", (0,), 0.003, 0.1, 1.57),  # of one seed
+    )
+    for seed in seeds
+    for step in (1, 2)
+)
+
+
+def test_the_curves_drawn_beside_an_arm_are_the_best_of_their_schemes_with_its_seeds(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    (tmp_path / "curves.csv").write_text(OF_OTHER_RATES)
+    main(["--results", str(tmp_path), "--out", str(tmp_path / "explore.html")])
+    open_page(browser, tmp_path / "explore.html")
+    assert (
+        "rope, base 10,000, fraction 1; text, learning rate 0.006; 3 seeds" in browser.find_element("id", "named").text
+    )
+    browser.find_element("css selector", "#loss svg[tabindex]").send_keys(Keys.ARROW_RIGHT * 2)
+    ends = browser.find_element("css selector", "#loss .values").text
+    assert ends == "million tokens 0.819: sinusoidal 1.580 · rope 1.400 (1.400 to 1.400)"
+
+
 def test_it_works_from_the_keyboard_and_on_a_phone_in_the_dark(browser, page):
     from selenium.webdriver.common.keys import Keys
 

@@ -6,7 +6,28 @@ from posenc.analysis.comparison import compare
 from posenc.config.files import CONF
 from posenc.report import figures
 from posenc.report.looks import looks
-from tests.analysis.synthetic import pair, run, sweep
+from tests.analysis.synthetic import pair, run, sweep, with_lengths
+
+
+def titles(figure) -> list[str]:
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+@pytest.mark.parametrize(("seeds", "over"), [(1, "1 seed"), (2, "2 seeds"), (3, "3 seeds, 95 % band")])
+def test_a_title_has_the_number_of_seeds_and_a_band_only_if_one_is_drawn(seeds, over):
+    made_up = compare(pair(seeds))
+    assert titles(figures.curves(made_up)) == [f"Validation loss, {over}", f"Speed-up over sinusoidal, {over}"]
+
+
+def test_the_titles_count_the_seeds_that_were_evaluated_or_shared():
+    first, *others = pair().runs
+    partly = compare(sweep(with_lengths(first, 0.1), *others))
+    assert titles(figures.lengths(partly)) == ["Loss in longer windows, 1 seed", "Loss by position, 1 seed"]
+    more = compare(sweep(*pair(2).runs, *(run("sinusoidal", seed) for seed in (2, 3, 4))))
+    assert titles(figures.curves(more)) == [
+        "Validation loss, 2 to 5 seeds, 95 % band",
+        "Speed-up over sinusoidal, 2 seeds",
+    ]
 
 
 @pytest.mark.parametrize("form", ["png", "svg"])

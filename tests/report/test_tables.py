@@ -83,6 +83,12 @@ def test_a_comparison_after_a_search_is_called_tuned():
     assert {row["comparison"] for row in cells_of(searched)} == {"tuned"}
 
 
+def test_a_measure_that_a_validation_lacks_is_an_empty_cell():
+    rows = list(csv.DictReader(csv_tables.curves(compare(sweep(run("rope", 0)))).splitlines()))
+    assert {row["previous_token"] for row in rows} == {""}
+    assert all(row["val_loss"] for row in rows)
+
+
 def test_seconds_keep_their_digits():
     one = run("rope", 0)
     one.curve["seconds"][:] /= 7

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from posenc.analysis.arms import Arm, Threshold, build_arm
@@ -125,9 +126,9 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         build_arm(scheme, of_scheme, shared, found.budget, lost[scheme], lost.get(baseline, 0))
         for scheme, of_scheme in found.kept.items()
     ]
-    own.sort(key=_final_loss)
+    own.sort(key=attrgetter("loss.value"))
     excluded = [Arm(scheme, tuple(of_scheme)) for scheme, of_scheme in found.excluded.items()]
-    arms = sorted([*own, *excluded], key=_final_loss)
+    arms = sorted([*own, *excluded], key=attrgetter("loss.value"))
     machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
     ngram = ngram_baseline(run for arm in own for run in arm.runs)
     return Panel(
@@ -145,10 +146,6 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         extrapolation=extrapolation(own),
         reproduction=None if found.provisional else reproduction(own, baseline, found.budget),
     )
-
-
-def _final_loss(arm: Arm) -> float:
-    return arm.loss.value
 
 
 def _diverged(diverged: Sequence[Run], run: Run) -> int:

@@ -28,7 +28,8 @@ class OnlyLayers(Intervention):
         super().__init__(scheme)
         if not in_layers or any(layer < 0 for layer in in_layers):
             raise ValueError(f"in_layers={list(in_layers)} must be one or more integers, each at least 0")
-        if scheme.encoding(torch.arange(1)) is not None:
+        x = torch.ones(1, min(2, scheme.max_length or 2), 1)
+        if not torch.equal(scheme.embed(x, torch.arange(x.shape[1])), x):
             raise ValueError(
                 "only_layers needs a scheme that acts in the layers, such as pos=rope: "
                 f"{type(scheme).__name__} adds to the embeddings"
@@ -91,6 +92,7 @@ class EncodingInQK(Intervention):
         if head_dim % 2:
             raise ValueError(f"head_dim={head_dim} must be even")
         self.added = Sinusoidal(head_dim, base, scale)
+        self.max_length = min(scheme.max_length or self.added.max_length, self.added.max_length)
 
     def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         encoding = self.added.encoding(positions).to(q.dtype)

@@ -82,7 +82,11 @@ class Transformer(nn.Module):
         self.scheme.initialise(generator)
 
     def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
-        """tokens (B, T), positions (T,) or None for 0 .. T-1 -> logits (B, T, V)."""
+        """tokens (B, T), positions (T,) or None for 0 .. T-1 -> logits (B, T, V).
+
+        Raises:
+            ValueError: for positions of another shape.
+        """
         return self.output(self.hidden(tokens, positions))
 
     def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -119,6 +123,9 @@ class Transformer(nn.Module):
         """tokens (B, T) -> embeddings (B, T, D), and the position context of each layer."""
         if positions is None:
             positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        elif positions.shape != tokens.shape[-1:]:  # a bias would broadcast
+            shape = tuple(tokens.shape[-1:])
+            raise ValueError(f"positions must be {shape}, the same for the whole batch, not {tuple(positions.shape)}")
         contexts: list[PositionContext] = []
         for index in range(len(self.blocks)):
             scheme = self.scheme.layer(index)

@@ -14,16 +14,22 @@ Scale = float | Literal["matched", "learned"]
 initialised to 1/sqrt(D): scaled sinusoidal (Hua et al. 2022; Geiping and Goldstein 2023, section 4.2)."""
 
 
-def _amplitude(scale: Scale, matched: float, width: int) -> float | nn.Parameter:
+def _amplitude(scale: Scale, matched: float) -> float | nn.Parameter:
     """A number, or a trained scalar of shape (1,), since FSDP does not support zero-dimensional parameters."""
     match scale:
         case "matched":
             return matched
         case "learned":
-            return nn.Parameter(torch.full((1,), width**-0.5))
+            return nn.Parameter(torch.empty(1))
         case int() | float() if scale > 0:
             return float(scale)
     raise ValueError(f"scale={scale} must be 'matched', 'learned' or a positive number")
+
+
+def _initialise(amplitude: float | nn.Parameter, width: int) -> None:
+    """1/sqrt(D), if it is trained."""
+    if isinstance(amplitude, nn.Parameter):
+        nn.init.constant_(amplitude, width**-0.5)
 
 
 class Sinusoidal(PositionScheme):
@@ -36,8 +42,8 @@ class Sinusoidal(PositionScheme):
     Args:
         width: D, even.
         base: the longest wavelength is 2 pi base^(1 - 2/D).
-        scale: amplitude; "matched" is sqrt(2) * 0.02, which has the RMS of the embeddings; "learned" is trained,
-            initialised to 1/sqrt(D).
+        scale: amplitude; "matched" is sqrt(2) * 0.02 times `tokens`, which has the RMS of the embeddings; "learned" is
+            trained, initialised to 1/sqrt(D).
         tokens: multiplier of the token embeddings; "sqrt_width" is sqrt(D), as in section 3.4.
 
     Raises:
@@ -59,8 +65,12 @@ class Sinusoidal(PositionScheme):
         if tokens != "sqrt_width" and not (isinstance(tokens, int | float) and tokens > 0):
             raise ValueError(f"tokens={tokens} must be 'sqrt_width' or a positive number")
         self.tokens = math.sqrt(width) if tokens == "sqrt_width" else float(tokens)
-        self.scale = _amplitude(scale, math.sqrt(2) * EMBEDDING_STD, width)
+        self.width, self.scale = width, _amplitude(scale, math.sqrt(2) * EMBEDDING_STD * self.tokens)
         self.angles = AngleTable(frequencies(width, base))
+        self.initialise()
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:  # noqa: ARG002
+        _initialise(self.scale, self.width)
 
     def encoding(self, positions: Tensor) -> Tensor:
         cos, sin = self.angles(positions)
@@ -88,13 +98,14 @@ class Learned(PositionScheme):
         if context < 1 or width < 1:
             raise ValueError(f"context={context} and width={width} must both be at least 1")
         self.max_length = context
-        amplitude = _amplitude(scale, EMBEDDING_STD, width)
+        amplitude = _amplitude(scale, EMBEDDING_STD)
         self.scale = amplitude if isinstance(amplitude, nn.Parameter) else 1.0
         self.std = 1.0 if isinstance(amplitude, nn.Parameter) else amplitude
         self.table = nn.Embedding(context, width)
         self.initialise()
 
     def initialise(self, generator: torch.Generator | None = None) -> None:
+        _initialise(self.scale, self.table.embedding_dim)
         nn.init.normal_(self.table.weight, std=self.std, generator=generator)
 
     def encoding(self, positions: Tensor) -> Tensor:

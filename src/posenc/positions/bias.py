@@ -1,8 +1,6 @@
 """Schemes that add a bias to the attention logits, from positions alone: the hook `bias`."""
 
 import math
-from bisect import bisect_left
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -56,17 +54,19 @@ class Alibi(PositionScheme):
         return -self.slopes.table[:, None, None] * relative_positions(positions).abs()
 
 
-def bucket(distance: int, buckets: int, longest: int) -> int:
-    """The bucket of a distance >= 0, among the buckets of one direction (Raffel et al. 2020, section 2.1).
+def bucket_starts(buckets: int, longest: int) -> list[int]:
+    """The distances at which buckets 1, 2 .. of one direction begin (Raffel et al. 2020, section 2.1).
 
     The first half of the buckets hold one distance each; bucket half + k begins at half (longest / half)^(k / rest),
-    and the last one is unbounded. Computed in integers, since a float32 logarithm may miss a boundary.
+    and the last one is unbounded.
     """
     half = buckets // 2
-    if distance < half:
-        return distance
     rest = buckets - half
-    return half + sum(distance**rest >= half ** (rest - k) * longest**k for k in range(1, rest))
+    starts = list(range(1, half + 1))
+    for k in range(1, rest):
+        near = round(half * (longest / half) ** (k / rest))  # may miss by one, so integers decide
+        starts.append(next(d for d in (near - 1, near, near + 1) if d**rest >= half ** (rest - k) * longest**k))
+    return starts
 
 
 class T5(PositionScheme):
@@ -89,7 +89,7 @@ class T5(PositionScheme):
             or if max_distance falls into the buckets that hold one distance each.
     """
 
-    buckets: Tensor
+    starts: Tensor
 
     def __init__(
         self,
@@ -111,21 +111,21 @@ class T5(PositionScheme):
             raise ValueError(
                 f"max_distance={max_distance} must be above {each // 2}, the number of single-distance buckets"
             )
-        self.max_distance, self.scale = max_distance, math.sqrt(head_dim)
+        self.bidirectional, self.scale = bidirectional, math.sqrt(head_dim)
         self.table = nn.Embedding(buckets, heads)
-        distances, of = range(max_distance + 1), partial(bucket, buckets=each, longest=max_distance)
-        starts = [bisect_left(distances, number, key=of) for number in range(1, each)]
-        behind = torch.bucketize(torch.arange(max_distance + 1), torch.tensor(starts), right=True)
-        ahead = each + behind[1:] if bidirectional else torch.zeros_like(behind[1:])
-        self.register_buffer("buckets", torch.cat([ahead.flip(0), behind]), persistent=False)
+        self.register_buffer("starts", torch.tensor(bucket_starts(each, max_distance)), persistent=False)
         self.initialise()
 
     def initialise(self, generator: torch.Generator | None = None) -> None:
         nn.init.normal_(self.table.weight, std=EMBEDDING_STD, generator=generator)
 
     def bias(self, positions: Tensor) -> Tensor:
-        clamped = relative_positions(positions).clamp(-self.max_distance, self.max_distance)
-        biases = self.scale * self.table(self.buckets[clamped + self.max_distance])
+        offsets = relative_positions(positions)
+        distances = offsets.abs() if self.bidirectional else offsets.clamp(min=0)
+        buckets = torch.bucketize(distances, self.starts, right=True)
+        if self.bidirectional:
+            buckets = buckets + (offsets < 0) * (self.table.num_embeddings // 2)
+        biases = self.scale * self.table(buckets)
         return biases.permute(2, 0, 1).contiguous()  # fused attention kernels need adjacent keys
 
 

@@ -69,8 +69,9 @@ class Rotary(PositionScheme):
 
     def check_shapes(self, q: Tensor, k: Tensor, positions: Tensor) -> None:
         """Check what would otherwise broadcast, or leave channels without a rotation."""
-        if positions.ndim != 1:
-            raise ValueError(f"positions must be (T,), the same for the whole batch, not {tuple(positions.shape)}")
+        if positions.shape != q.shape[-2:-1]:
+            shape = tuple(q.shape[-2:-1])
+            raise ValueError(f"positions must be {shape}, the same for the whole batch, not {tuple(positions.shape)}")
         if q.shape[-1] != self.head_dim or k.shape[-1] != self.head_dim:
             raise ValueError(f"heads must have {self.head_dim} channels, not {q.shape[-1]} and {k.shape[-1]}")
 

@@ -13,8 +13,6 @@ PAGE = 1024
 
 POSITIONS = PAGE**2
 
-INTEGERS = {torch.float32: torch.int32, torch.float64: torch.int64}
-
 
 class ExactTable(nn.Module):
     """A float64 tensor, by default stored in float32, as a non-persistent buffer that is never cast.
@@ -27,7 +25,7 @@ class ExactTable(nn.Module):
     def __init__(self, exact: Tensor, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.dtype = dtype
-        self.register_buffer("bits", exact.to(dtype).view(INTEGERS[dtype]), persistent=False)
+        self.register_buffer("bits", exact.to(dtype).view(torch.int32), persistent=False)
 
     @property
     def table(self) -> Tensor:

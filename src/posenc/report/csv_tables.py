@@ -1,5 +1,6 @@
 """The comparison as CSV files: table.csv, curves.csv, search.csv, lengths.csv and positions.csv."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,6 +102,8 @@ def curves(comparison: Comparison) -> str:
 
 
 def _cell(name: str, value: float) -> str:
+    if math.isnan(value):
+        return ""
     return f"{value:.0f}" if name in ("step", "tokens") else f"{value:.6g}"
 
 

@@ -37,8 +37,8 @@ class _ReportRow(TypedDict):
 
 
 Arm = dict[str, Any]
-"""One curve of the page: scheme, name, values, source, setting, seeds, tokens, x (the tokens of its validations, in the
-page the number of their list) and y; of seeds enough for a verdict also low and high."""
+"""One curve of the page: scheme, name, values, source, setting, learning rate if known, seeds, tokens, x (the tokens of
+its validations, in the page the number of their list) and y; of seeds enough for a verdict also low and high."""
 
 
 def html(results: Path, conf: Path) -> str:
@@ -78,13 +78,14 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
         values = _values(chosen)
         if values is None or any(one.startswith("intervention") for one in rest):
             continue
-        parts = [corpus, SEARCH if trial else "", *rest, f"learning rate {lr}" if lr else ""]
+        parts = [corpus, SEARCH if trial else "", *rest]
         yield {
             "scheme": str(chosen["_target_"]).rpartition(".")[2],
             "name": pos,
             "values": values,
             "source": f"results/{source.as_posix()}",
             "setting": ", ".join(filter(None, parts)),
+            "rate": lr or None,
             "tokens": tokens,
             **_curve(measured),
         }

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from posenc.analysis.arms import Arm
 from posenc.analysis.attention_heads import SCORES
 from posenc.analysis.comparison import Comparison, Panel
-from posenc.analysis.convergence import Band
+from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Band
 from posenc.analysis.extrapolation import Extrapolation
 from posenc.report import formatting
 from posenc.report.looks import Look, looks
@@ -86,15 +86,17 @@ def scores(panel: Panel) -> list[str]:
 def _over_steps(axes: Any, panel: Panel, name: str, look: Mapping[str, Look]) -> None:
     for arm in panel.arms:
         _draw(axes, arm.bands[name]["step"], arm.scheme, look[arm.scheme])
-    axes.set_title(_over_seeds(panel, METRICS[name].title), loc="left", fontsize=10, parse_math=False)
+    _title(axes, panel, METRICS[name].title, [len(arm.runs) for arm in panel.arms])
     axes.set_xlabel("step")
     axes.set_ylabel(METRICS[name].label)
     axes.set_xlim(0, panel.budget)
 
 
-def _over_seeds(panel: Panel, title: str) -> str:
-    over = formatting.seeds_from([len(arm.runs) for arm in panel.arms])
-    return f"{panel.title}{chr(10) if panel.title else ''}{title[0].upper()}{title[1:]}, {over}, 95 % band"
+def _title(axes: Any, panel: Panel, title: str, seeds: Sequence[int]) -> None:
+    """The setting, what is drawn, and over how many seeds; a band only if some line has one."""
+    over = f"{formatting.seeds_from(seeds)}{', 95 % band' if max(seeds) >= SEEDS_FOR_A_VERDICT else ''}"
+    text = f"{panel.title}{chr(10) if panel.title else ''}{title[0].upper()}{title[1:]}, {over}"
+    axes.set_title(text, loc="left", fontsize=10, parse_math=False)
 
 
 def _horizontal_lines(axes: Any, levels: Mapping[float, str], **line: Any) -> None:
@@ -120,20 +122,20 @@ def lengths(comparison: Comparison) -> Figure:
             _draw(row[0], one.by_length, one.scheme, look[one.scheme], marker="o", markersize=3.5)
             _draw(row[1], one.by_position, one.scheme, look[one.scheme])
         _label_lengths(row[0], panel, found)
-        _label_positions(row[1], found)
+        _label_positions(row[1], panel, found)
     _legend(figure)
     return figure
 
 
 def _label_lengths(axes: Any, panel: Panel, found: Extrapolation) -> None:
-    axes.set_title(_over_seeds(panel, "loss in longer windows"), loc="left", fontsize=10, parse_math=False)
+    _title(axes, panel, "loss in longer windows", [row.evaluated for row in found.rows])
     axes.set_xlabel(f"window length, times the training length of {found.context:,} tokens")
     axes.set_ylabel(METRICS["bits_per_byte"].label)
     _doublings(axes, found.lengths, "{:g}")
 
 
-def _label_positions(axes: Any, found: Extrapolation) -> None:
-    axes.set_title("Loss by position, 95 % band", loc="left", fontsize=10, parse_math=False)
+def _label_positions(axes: Any, panel: Panel, found: Extrapolation) -> None:
+    _title(axes, panel, "loss by position", [row.evaluated for row in found.rows])
     axes.set_xlabel("position in the window, tokens")
     axes.set_ylabel(METRICS["val_loss"].label)
     _doublings(axes, [4**power for power in range(12)], "{:,}")
@@ -218,7 +220,8 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("loss, nats per token (decreasing to the right)")
     axes.set_ylabel(METRICS["speed_up_steps"].title)
-    axes.set_title(_over_seeds(panel, f"speed-up over {panel.baseline}"), loc="left", fontsize=10, parse_math=False)
+    seeds = [arm.headline.in_steps.seeds for arm in panel.rivals if arm.headline]
+    _title(axes, panel, f"speed-up over {panel.baseline}", seeds)
 
 
 def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:

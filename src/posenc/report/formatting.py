@@ -1,7 +1,7 @@
 """Formatting of numbers."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import RunRow
@@ -69,7 +69,7 @@ def seeds(count: int) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def seeds_from(counts: list[int]) -> str:
+def seeds_from(counts: Sequence[int]) -> str:
     """3 seeds, or 3 to 5 seeds."""
     low, high = min(counts), max(counts)
     return seeds(low) if low == high else f"{low} to {high} seeds"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc.analysis.arms import Arm
+from posenc.analysis.arms import Arm, Threshold
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
 from posenc.analysis.runs import Run
@@ -109,10 +109,7 @@ def _rounded(values: Any) -> list[float]:
 
 def _alternative(panel: Panel) -> dict[str, str]:
     """Text alternatives of the figures, for screen readers."""
-    ups = "; ".join(
-        f"{arm.scheme} {', '.join(formatting.times(threshold.in_steps) for threshold in arm.thresholds)}"
-        for arm in panel.rivals
-    )
+    ups = "; ".join(f"{arm.scheme} {', '.join(map(_speed_up, arm.thresholds))}" for arm in panel.rivals)
     rows = panel.heads.rows if panel.heads else ()
     copies = ", ".join(f"{row.scheme} {row.scores['induction'].value:.3f}" for row in rows)
     ends = [(row.scheme, row.by_position) for row in (panel.extrapolation.rows if panel.extrapolation else ())]
@@ -120,10 +117,14 @@ def _alternative(panel: Panel) -> dict[str, str]:
     return {
         "positions": f"Loss by position in the window, in nats per token; at the last position: {along}.",
         "loss": sentences.losses(panel),
-        "speedup": f"Speed-up over {panel.baseline} at its loss after 25, 50, 75 and 100 % of the budget: {ups}.",
+        "speedup": f"Speed-up over {panel.baseline} at its loss after a fraction of the budget: {ups}.",
         "previous_token": sentences.heads(panel) if panel.heads else "",
         "induction": f"Induction score of the best head at the end: {copies}.",
     }
+
+
+def _speed_up(threshold: Threshold) -> str:
+    return f"{formatting.times(threshold.in_steps)} at {formatting.share(threshold.fraction)}"
 
 
 def _shared(runs: Sequence[Run]) -> dict[str, Any]:

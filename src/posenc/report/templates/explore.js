@@ -92,7 +92,8 @@ const LOGITS = (() => {
   function text(arm) {
     const own = Object.entries(arm.values).map(([name, number]) => `${NAMES[name] ?? name} ${number.toLocaleString("en")}`);
     const seeds = arm.seeds.length === 1 ? `seed ${arm.seeds[0]}` : `${arm.seeds.length} seeds (${arm.seeds.join(", ")})`;
-    return `${[arm.name, ...own].join(", ")}; ${arm.setting ? `${arm.setting}; ` : ""}${seeds}; ${tokens(arm)} tokens; ${arm.source}`;
+    const where = [arm.setting, arm.rate && `learning rate ${arm.rate}`].filter(Boolean).join(", ");
+    return [[arm.name, ...own].join(", "), where, seeds, `${tokens(arm)} tokens`, arm.source].filter(Boolean).join("; ");
   }
 
   function nearest(settings) {
@@ -103,11 +104,12 @@ const LOGITS = (() => {
 
   const curve = (arm, width) => ({ ...LOOKS[arm.name], name: arm.name, x: GRIDS[arm.x].map((tokens) => tokens / 1e6), y: arm.y, low: width > 2 ? arm.low : undefined, high: arm.high, width });
 
-  // The best arm of every other scheme in the same experiment.
+  // Of every other scheme in the same experiment the arm that shares most seeds, and of these the best.
   function beside(arm) {
     const alike = MEASURED.filter((other) => other.name !== arm.name && ["source", "setting", "tokens"].every((key) => other[key] === arm[key]));
-    const best = new Map(alike.sort((one, other) => other.y.at(-1) - one.y.at(-1)).map((other) => [other.name, other]));
-    return [...best.values()];
+    const shared = (other) => other.seeds.filter((seed) => arm.seeds.includes(seed)).length;
+    alike.sort((one, other) => shared(one) - shared(other) || other.y.at(-1) - one.y.at(-1));
+    return [...new Map(alike.map((other) => [other.name, other])).values()];
   }
 
   function drawMeasured(arm) {
