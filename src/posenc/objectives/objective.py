@@ -64,7 +64,9 @@ class Objective(Protocol):
         ...
 
     def ngram_baseline(self, train: Ids, validation: tuple[Tensor, Tensor]) -> dict[str, float | None]:
-        """Name and validation loss of the n-gram model at which a network without positions plateaus.
+        """The validation loss at which a network without positions plateaus, an n-gram model's.
+
+        Its key, `bigram_loss` or `unigram_loss`, is that of a run's summary, from which reports read it.
 
         Args:
             train: token ids of the training split, (tokens,).
