@@ -223,9 +223,25 @@ def test_a_run_that_diverged_counts_in_its_own_setting_alone():
 
 def test_seconds_from_two_machines_are_flagged():
     (panel,) = panels(sweep(run("rope", 0, hardware="fast"), run("sinusoidal", 0, hardware="slow")))
-    assert "seconds are not comparable: the runs were on fast, slow" in panel.notices
+    assert "seconds are not comparable: the runs were on fast and slow" in panel.notices
     assert not panel.one_machine
     assert panels(pair())[0].one_machine
+
+
+@pytest.mark.parametrize(
+    ("summary", "machine"), [({"devices": 8}, "8 x one"), ({"compiled": True}, "one, compiled"), ({"devices": 1}, None)]
+)
+def test_so_are_those_of_more_devices_and_of_a_compiled_model(summary, machine):
+    rope = run("rope", 0)
+    other = replace(rope, summary={**rope.summary, **summary})
+    (panel,) = panels(sweep(other, run("sinusoidal", 0)))
+    assert panel.one_machine == (machine is None)
+    flagged = [notice for notice in panel.notices if notice.startswith("seconds are not comparable: the runs were on")]
+    assert flagged == (
+        []
+        if machine is None
+        else [f"seconds are not comparable: the runs were on {' and '.join(sorted((machine, 'one')))}"]
+    )
 
 
 def test_a_scheme_without_a_common_seed_counts_its_diverged_runs():

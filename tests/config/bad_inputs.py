@@ -83,7 +83,9 @@ WRONG_GRAMMAR = [
     Wrong(("pos=\udcff",), "is not UTF-8"),
     train("--nonsense", "unrecognized arguments: --nonsense; see --help"),
     train("--cfg nothing", "invalid choice: 'nothing'"),
-    train("--config-name=other", "Cannot find primary config 'other'"),
+    train("--config-name=wandb_sweep", "--config-name is not supported: add files to conf/"),
+    train("--config-dir=mine experiment=x", "--config-dir is not supported: add files to conf/"),
+    train("--config-path=mine", "--config-path is not supported: add files to conf/"),
     train("name=${nothing}", "name=${nothing} cannot be read: Interpolation key 'nothing' not found"),
     train("optim.lr=${optim.lr}", "optim.lr=${optim.lr} cannot be read: Recursive interpolation detected"),
     train("data.path=a=b.txt", "quote special characters twice"),
@@ -147,6 +149,9 @@ WRONG_VALUES = [
     train("optim.lr=true", "optim.lr=True must be a finite number above 0"),
     train("schedule.warmup=-1", "schedule.warmup=-1 must be an integer at least 0 or a finite number at least 0"),
     train("schedule.warmup=1.5", "schedule.warmup=1.5 must be an integer at least 0 or a finite number at least 0"),
+    train(
+        "schedule=wsd schedule.cooldown=1.0", "schedule.cooldown=1.0 must be an integer at least 0 or a finite number"
+    ),
     train("schedule.warmup=31 steps=30 eval_every=10 log_every=10", "at most steps=30, not 31"),
     train(
         "intervention=offset_bias context=64 intervention.offsets=[63,64]",

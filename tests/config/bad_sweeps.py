@@ -41,6 +41,8 @@ WRONG_SWEEPS = [
     train("-m seed=range(0,nan)", "seed=range(0,nan) has too many values"),
     train("-m seed=range(5,1)", "seed=range(5,1) has no values"),
     train("-m seed=0,1,0", "seed=0,1,0 has duplicates"),
+    train("-m pos.base=1e4,10000", "pos.base=1e4,10000 has duplicates"),
+    train("-m pos=none,rope model.heads=4,128", "head_dim=1 with fraction=1.0 rotates 1 channels"),
     train("-m experiment=tuned hydra.sweeper.search_seed=x", "hydra.sweeper.search_seed=x must be an integer"),
     train(f"-m experiment=tuned hydra.sweeper.search_seed={2**32}", "must be an integer at least 0 and below 2^32"),
     train("-m experiment=tuned hydra.sweeper.params=null", "hydra.sweeper.params=None must be a mapping"),

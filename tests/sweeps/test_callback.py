@@ -14,9 +14,10 @@ from posenc.sweeps.jobs import job_name
 from tests.conftest import composed
 
 
-def sweep(folder, monkeypatch):
+def sweep(folder, monkeypatch, rerun=False):
     """Start a sweep in this process; returns how to end it, and the file of its jobs' failures."""
-    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(folder)}, "sweeper": {}, "overrides": {"task": []}}})
+    hydra = {"sweep": {"dir": str(folder)}, "sweeper": {}, "overrides": {"task": []}}
+    config = OmegaConf.create({"hydra": hydra, "rerun": rerun})
     callback = Comparison()
     callback.on_multirun_start(config)
     own = Path(os.environ["POSENC_FAILED_JOBS"])
@@ -66,14 +67,14 @@ def test_of_two_sweeps_at_once_in_a_folder_each_tells_its_own_failures_and_none_
     assert failed_jobs(tmp_path) == []  # these jobs have been tried again
 
 
-@pytest.mark.parametrize("started", [True, False])
+@pytest.mark.parametrize(("started", "rerun"), [(True, False), (False, False), (True, True)])
 def test_only_of_runs_that_have_started_it_is_said_that_the_same_command_trains_them(
-    started, tmp_path, capsys, monkeypatch
+    started, rerun, tmp_path, capsys, monkeypatch
 ):
-    end, _ = sweep(tmp_path, monkeypatch)
+    end, _ = sweep(tmp_path, monkeypatch, rerun)  # with rerun=true it would train the finished ones again, too
     record_failure("seed=1", "it failed", tmp_path / "seed1" if started else None)
     assert end() == 1
-    assert ("The same command trains the missing runs." in capsys.readouterr().err) == started
+    assert ("The same command trains the missing runs." in capsys.readouterr().err) == (started and not rerun)
 
 
 def test_a_sweep_that_is_refused_keeps_the_failures_of_the_last_one(tmp_path, monkeypatch):

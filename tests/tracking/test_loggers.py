@@ -198,7 +198,7 @@ def test_tensorboard_s_files_have_every_step_of_a_resumed_run_once(tmp_path):
         (4, 6),
         (7, 6),
     ):  # rows 4 and 5 came after the last checkpoint; then only the end is lost
-        (logger,) = loggers.tensorboard(directory, {})
+        logger = loggers.tensorboard(directory, {})
         for step in range(first, last + 1):
             logger.log_metrics({"step": step, "train_loss": step / 2})
         if first > last:
@@ -213,7 +213,7 @@ def test_without_tensorboard_a_run_goes_on_with_one_line(tmp_path, monkeypatch, 
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     for module in ("torch.utils.tensorboard", "posenc.tracking.tensorboard_logger"):
         monkeypatch.delitem(sys.modules, module, raising=False)
-    assert loggers.tensorboard(RunDirectory(tmp_path, "smoke", "rope", 0), {}) == []
+    assert type(loggers.tensorboard(RunDirectory(tmp_path, "smoke", "rope", 0), {})) is loggers.Logger
     assert capsys.readouterr().out.startswith("TensorBoard is not installed (`pip install tensorboard`)")
 
 
@@ -223,10 +223,9 @@ def test_a_run_has_its_own_id_and_name_but_for_an_agent_s(sweep, ours, tmp_path,
     monkeypatch.delenv("WANDB_SWEEP_ID", raising=False)
     for name, value in {"WANDB_RUN_ID": "agent0", **sweep}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("posenc.tracking.wandb_logger.start", lambda *given: [given[1]])
+    monkeypatch.setattr("posenc.tracking.wandb_logger.start", lambda *given: given[1])
     directory = RunDirectory(tmp_path, "smoke", "rope", 3)
-    settings: Any
-    (settings,) = loggers.weights_and_biases(directory, {"seed": 3})
+    settings: Any = loggers.weights_and_biases(directory, {"seed": 3})
     assert (settings["id"] == "agent0") == ours
     assert settings["id"] == directory.run_id()
     assert (settings["name"], settings["group"], settings["job_type"]) == ("rope-seed3", "smoke", "rope")

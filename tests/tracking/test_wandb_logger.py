@@ -44,18 +44,16 @@ def online(monkeypatch):
 
 
 def session(directory: RunDirectory, first: int, last: int, failed: bool = False) -> None:
-    """What a training run does with its loggers, from one step to another."""
-    running = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
+    """What a training run does with its logger, from one step to another."""
+    logger = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
     file = MetricsFile(directory.path / "metrics.csv", COLUMNS, first - 1)
     for step in range(first, last + 1):
         row = {"step": step, "tokens": 10 * step, "train_loss": 1 / step}
         file.append([row])
-        for logger in running:
-            logger.log_metrics(row)
-    for logger in running:
-        if not failed:
-            logger.finish("text", {"val_loss": 0.5})
-        logger.close(failed)
+        logger.log_metrics(row)
+    if not failed:
+        logger.finish("text", {"val_loss": 0.5})
+    logger.close(failed)
 
 
 def steps(server: StandIn) -> list[int]:
@@ -146,7 +144,7 @@ def test_a_service_that_dies_takes_nothing_with_it_but_the_upload(directory, onl
 
     with stand_in() as server:
         online(server)
-        (logger,) = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
+        logger = loggers.weights_and_biases(directory, {"seed": 0}, timeout=2, upload=2)
         service = wandb_service()
         assert service is not None
         service.kill()

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from posenc.storage.run_directory import RunDirectory
+from posenc.tracking.loggers import Logger
 from posenc.training.callbacks import Checkpoint, ProgressBar
 
 ROW = {"step": 30, "train_loss": 2.5, "val_loss": 2.25, "tokens_per_s": 1000}
@@ -16,7 +17,7 @@ ROW = {"step": 30, "train_loss": 2.5, "val_loss": 2.25, "tokens_per_s": 1000}
 
 def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_path, clock):
     metrics: Any = SimpleNamespace(
-        just_validated=lambda step: step != 3, check_finite=lambda *_: None, sync=print, loggers=[]
+        just_validated=lambda step: step != 3, check_finite=lambda *_: None, sync=print, logger=Logger()
     )
     signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
     timer: Any = SimpleNamespace(within=nullcontext)
@@ -38,7 +39,7 @@ def test_the_best_checkpoint_is_written_before_the_regular_one(tmp_path):
         lowest=lambda: True,
         check_finite=print,
         sync=print,
-        loggers=[SimpleNamespace(wants_best=True)],
+        logger=SimpleNamespace(wants_best=True),
     )
     signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
     timer: Any = SimpleNamespace(within=nullcontext)

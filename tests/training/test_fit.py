@@ -1,5 +1,6 @@
-"""The end of a run: its summary, and what its loggers are told."""
+"""The end of a run: its summary, and what its logger is told."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 import torch
 
 from posenc.errors import RunError
+from posenc.tracking.loggers import Logger
+from posenc.training.accelerator import Hardware
 from posenc.training.fit import TrainingRun
 from posenc.training.timer import Timer
 from tests.conftest import train_here
@@ -14,17 +17,13 @@ from tests.conftest import train_here
 SHORT = ("steps=2", "log_every=1", "eval_every=2", "attention_every=2", "eval_windows=2")
 
 
-class Noted:
+class Noted(Logger):
     """Notes how a run ends; `broken` fails at the end."""
-
-    wants_best = False
 
     def __init__(self, broken: bool = False) -> None:
         self.broken, self.ends = broken, []  # type: ignore[var-annotated]
 
-    def log_metrics(self, row: dict[str, float]) -> None: ...
-
-    def finish(self, _: str, summary: dict[str, Any]) -> None:
+    def finish(self, sample: str, summary: Mapping[str, Any]) -> None:  # noqa: ARG002
         if self.broken:
             raise ValueError("its disk is full")
         self.ends.append(summary["steps"])
@@ -38,7 +37,7 @@ def test_a_logger_hears_that_the_run_is_finished_and_a_broken_one_does_not_fail_
     broken, ends, tmp_path, monkeypatch, capsys
 ):
     logger = Noted(broken)
-    monkeypatch.setattr("posenc.training.fit.build", lambda *_, **__: [logger])
+    monkeypatch.setattr("posenc.training.fit.build", lambda *_, **__: logger)
     assert (train_here(tmp_path, *SHORT) / "summary.json").exists()
     assert logger.ends == ends
     told = "A logger failed at the end of this run: its disk is full\n" if broken else ""
@@ -47,7 +46,7 @@ def test_a_logger_hears_that_the_run_is_finished_and_a_broken_one_does_not_fail_
 
 def test_a_logger_hears_that_the_run_has_failed(tmp_path, monkeypatch):
     logger = Noted()
-    monkeypatch.setattr("posenc.training.fit.build", lambda *_, **__: [logger])
+    monkeypatch.setattr("posenc.training.fit.build", lambda *_, **__: logger)
     with pytest.raises(RunError, match="is nan at step 2"):
         train_here(tmp_path, *SHORT, "optim.lr=1e20")
     assert logger.ends == ["failed"]
@@ -55,11 +54,13 @@ def test_a_logger_hears_that_the_run_has_failed(tmp_path, monkeypatch):
 
 def test_the_speed_of_a_run_is_that_of_all_its_steps():
     row = {"tokens": 3000, "seconds": 1.5, "val_loss": 2.0, "tokens_per_s": 50, "mfu": 0.9}
+    module = SimpleNamespace(configuration={}, hardware=Hardware(compile=True))
     run: Any = SimpleNamespace(
         metrics=SimpleNamespace(row=row, mfu_per_token=1e-4), directory=SimpleNamespace(scheme="rope"),
         settings=SimpleNamespace(seed=3), trainer=SimpleNamespace(global_step=6, world_size=1, precision="32-true"),
-        parameters=5, device=torch.device("cpu"), timer=Timer(), commit="abc", module=SimpleNamespace(configuration={}),
+        parameters=5, device=torch.device("cpu"), timer=Timer(), commit="abc", module=module,
     )  # fmt: skip
     summary = TrainingRun._summary(run)
     assert (summary["tokens_per_s"], summary["mfu"]) == (2000, pytest.approx(0.2))
+    assert (summary["devices"], summary["compiled"]) == (1, True)
     assert (summary["seed"], summary["steps"], summary["val_loss"], summary["commit"]) == (3, 6, 2.0, "abc")

@@ -134,7 +134,7 @@ def test_a_row_has_the_highest_score_of_each_kind(tmp_path):
     metrics: Any = run.metrics
     metrics.settings.attention_every, metrics.row = 3, {"step": 3}
     metrics.probe = SimpleNamespace(position_share=lambda _: {}, measure=lambda _: heads)
-    run.module.hardware = SimpleNamespace(unsharded=lambda _: nullcontext())
+    run.module.hardware = SimpleNamespace(unsharded=lambda *_, **__: nullcontext())
     run.module.loss = run.module.model = None
     run.trainer.precision_plugin = SimpleNamespace(forward_context=nullcontext)
     metrics._probe(run.trainer, run.module)

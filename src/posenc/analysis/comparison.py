@@ -129,7 +129,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
     own.sort(key=attrgetter("loss.value"))
     excluded = [Arm(scheme, tuple(of_scheme)) for scheme, of_scheme in found.excluded.items()]
     arms = sorted([*own, *excluded], key=attrgetter("loss.value"))
-    machines = sorted({str(run.summary["hardware"]) for run in runs if "hardware" in run.summary})
+    machines = sorted({_machine(run.summary) for run in runs if "hardware" in run.summary})
     ngram = ngram_baseline(run for arm in own for run in arm.runs)
     return Panel(
         setting=setting,
@@ -146,6 +146,12 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         extrapolation=extrapolation(own),
         reproduction=None if found.provisional else reproduction(own, baseline, found.budget),
     )
+
+
+def _machine(summary: Mapping[str, Any]) -> str:
+    """What a run's seconds depend on beside its configuration."""
+    devices = f"{summary['devices']} x " if summary.get("devices", 1) > 1 else ""
+    return f"{devices}{summary['hardware']}{', compiled' if summary.get('compiled') else ''}"
 
 
 def _diverged(diverged: Sequence[Run], run: Run) -> int:
@@ -176,6 +182,6 @@ def _not_compared(arms: Sequence[Arm], own: Sequence[Arm], baseline: str, early:
 
 def _about_seconds(machines: Sequence[str], busy: bool) -> Iterator[str]:
     if len(machines) > 1:
-        yield f"seconds are not comparable: the runs were on {', '.join(machines)}"
+        yield f"seconds are not comparable: the runs were on {' and '.join(machines)}"
     if busy:
         yield "seconds and tokens/s are not comparable: the machine did other work during the runs"

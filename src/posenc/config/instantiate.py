@@ -26,19 +26,19 @@ class Group:
 
     Attributes:
         package: the package or module that contains them.
-        interface: their base class or protocol; none for loggers, which are lists.
+        interface: their base class or protocol.
         supplied: arguments of its classes that the program supplies, not the configuration.
     """
 
     package: str
-    interface: str = ""
+    interface: str
     supplied: frozenset[str] = frozenset()
 
 
 GROUPS = {
     "data": Group("posenc.data.corpora", "posenc.data.corpora.Corpus"),
     "tokenizer": Group("posenc.data.tokenizers", "posenc.data.tokenizers.Tokenizer"),
-    "logger": Group("posenc.tracking.loggers", supplied=frozenset(("directory", "config"))),
+    "logger": Group("posenc.tracking.loggers", "posenc.tracking.loggers.Logger", frozenset(("directory", "config"))),
     "pos": Group("posenc.positions", "posenc.positions.base.PositionScheme"),
     "intervention": Group("posenc.interventions", "posenc.positions.base.PositionScheme", frozenset(("scheme",))),
     "model": Group(
@@ -84,8 +84,7 @@ def target(group: str, name: Any) -> Callable[..., Any]:
 
 def _interface(group: str) -> type:
     """The base class or protocol of a group's classes."""
-    interface = GROUPS[group].interface
-    found: type = _find(interface) if interface else object
+    found: type = _find(GROUPS[group].interface)
     return found
 
 

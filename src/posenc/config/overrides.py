@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, IntervalSweep, Override, RangeSweep
+from hydra.core.override_parser.types import Glob, IntervalSweep, Override, RangeSweep, Transformer
 from omegaconf import OmegaConf
 
 from posenc.compat import hydra_arguments
 from posenc.config.compose import composed, with_hydra
 from posenc.config.files import choices_in
-from posenc.config.schema import check, nearest
+from posenc.config.schema import canonical, check, nearest
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import check_writable
 
@@ -79,7 +79,8 @@ def values_of(override: Override) -> list[str]:
     if override.is_sweep_override():
         _check_listed(override)
         values = list(override.sweep_string_iterator())
-        if len(set(values)) < max(1, len(values)):
+        distinct = {str(canonical(value)) for value in override.sweep_iterator(Transformer.identity)}
+        if len(distinct) < max(1, len(values)):
             raise UserError(f"{override.input_line} has {'duplicates' if values else 'no values'}")
         return values
     value = override.value()
@@ -103,6 +104,10 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
     Raises:
         UserError: on the first invalid argument, before anything has been done.
     """
+    flags = flags_of(arguments)
+    for flag in ("config_name", "config_path", "config_dir"):
+        if getattr(flags, flag):
+            raise UserError(f"--{flag.replace('_', '-')} is not supported: add files to conf/")
     for argument in arguments:
         if any("\ud800" <= character <= "\udfff" for character in argument):
             raise UserError(f"{argument!r} is not UTF-8")
@@ -112,13 +117,12 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
             raise UserError(
                 f"{argument} would write an environment variable into the run's files: pass its value instead"
             )
-    multirun = flags_of(arguments).multirun
     for override in parsed(arguments):
         key = override.key_or_group
         if not key:
             raise UserError(f"{override.input_line!r} cannot be read: {SYNTAX_HINT}")
         swept = values_of(override) if override.is_sweep_override() else []
-        if swept and not multirun:
+        if swept and not flags.multirun:
             value = str(override.input_line).partition("=")[2]
             quote = "" if key in groups else f", or quote it twice, '{key}=\"{value}\"'"
             raise UserError(f"{override.input_line} is a sweep: add -m{quote}")

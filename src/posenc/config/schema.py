@@ -199,7 +199,7 @@ def _sentence(
         meant = f"""; quote it twice, '{prefix}{key}="{values[key]}"'"""
     allowed = _describe(schemas[key], in_bounds)
     if isinstance(values[key], list):
-        items = (one["items"] for one in (schemas[key], *schemas[key].get("anyOf", ())) if one.get("items"))
+        items = (form["items"] for form in forms if form.get("items"))
         allowed = next((f"a list, each of which is {_describe(each)}" for each in items), allowed)
     return f"{prefix}{key}={values[key]} must be {allowed}{meant}"
 
@@ -216,7 +216,7 @@ def _describe(schema: Mapping[str, Any], kind: bool = True) -> str:
         each = _describe(schema["prefixItems"][0], kind=False)
         return f"{len(schema['prefixItems'])} numbers, like [0.9,0.95]" + (f", each {each}" if each else "")
     bounds = " and ".join(f"{text} {schema[bound]}" for bound, text in BOUNDS.items() if bound in schema)
-    return f"{KINDS[schema['type']]} {bounds}".strip() if kind or not bounds else bounds
+    return f"{KINDS.get(schema.get('type', ''), 'of another type')} {bounds}".strip() if kind or not bounds else bounds
 
 
 def nearest(key: str, known: Iterable[str], prefix: str = "") -> str:

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.bounds import NonNegative
+from posenc.bounds import NonNegative, PositiveInt
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write, clear_partial
 from posenc.storage.reading import check_types, read_mapping, read_text
@@ -152,6 +152,8 @@ class Summary(TypedDict, total=False):
     time: dict[str, NonNegative]
     versions: dict[str, str]
     hardware: str
+    devices: PositiveInt
+    compiled: bool
     precision: str
     commit: str | None
     fork_from: str | None

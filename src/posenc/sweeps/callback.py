@@ -110,7 +110,7 @@ class Comparison(Callback):
         self.start = time.time()
         atexit.register(_publish, own)  # after Ctrl-C
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(folder))
+            signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(folder, config.rerun))
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
         if RUNS not in os.environ:  # not a sweep
@@ -132,7 +132,7 @@ class Comparison(Callback):
         failures = _publish(own)
         untrained = failures and not any(folder.glob("*/seed*"))
         code = 0 if untrained else _exit_code(lambda: _compare(folder))
-        failed = _exit_code(lambda: _show_failed(failures))
+        failed = _exit_code(lambda: _show_failed(failures, config.rerun))
         if code or failed:
             sys.exit(FAILED if failed else code)
 
@@ -174,21 +174,27 @@ def _publish(own: Path) -> str:
     return failures
 
 
-def _show_failed(failures: str) -> None:
-    """Print the failed jobs again, and exit if there are any."""
+def _show_failed(failures: str, rerun: bool) -> None:
+    """Print the failed jobs again, and exit if there are any.
+
+    With `rerun=true` the same command would train the finished runs again, too.
+    """
     failed = unfinished_jobs(failures)
     for job in failed:
         print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
-    if any(job["run"] for job in failed):  # without one the configuration may be invalid, as it will be again
+    if (
+        any(job["run"] for job in failed) and not rerun
+    ):  # without one the configuration may be invalid, as it will be again
         print("The same command trains the missing runs.", file=sys.stderr)
     if failed:
         sys.exit(FAILED)
 
 
-def _wait_for_saving(folder: Path) -> None:
+def _wait_for_saving(folder: Path, rerun: bool) -> None:
     """Ctrl-C handler: runs in other processes also receive the signal, and are killed once this returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
     until = time.monotonic() + SAVING
     while any(folder.glob(f"**/{HOLDER}")) and time.monotonic() < until:
         time.sleep(0.05)
-    raise Stopped(signal.SIGINT, "stopped by Ctrl-C: the same command resumes the unfinished runs")
+    resumes = "" if rerun else ": the same command resumes the unfinished runs"
+    raise Stopped(signal.SIGINT, f"stopped by Ctrl-C{resumes}")

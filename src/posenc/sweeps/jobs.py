@@ -38,7 +38,8 @@ def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]
 def check_jobs(arguments: Sequence[str], conf: Path) -> None:
     """Check the values of a sweep's jobs, and that their corpora and models can be built.
 
-    All combinations of the swept choices are tried, and each other swept value with the first one of everything else.
+    All combinations of the swept choices are tried, with the first value of every other swept key, and with each other
+    value of one of them; of the seeds only the first, but for one combination.
 
     Raises:
         UserError: on the first job that cannot be trained.
@@ -68,16 +69,22 @@ def _configurations(arguments: Sequence[str], conf: Path) -> Iterator[DictConfig
     fixed = [override.input_line or "" for override in given if not override.is_sweep_override()]
     overrides = overrides_of(with_hydra(conf, fixed), [override.input_line or "" for override in given])
     swept = {key: _single(override) for key, override in overrides.items() if override.is_sweep_override()}
-    groups = [key for key in swept if key in choices_in(conf)]
-    others = [key for key in swept if key not in groups]
-    for choices in itertools.product(*(swept[group] for group in groups)):
-        yield composed(conf, [*fixed, *(swept[key][0] for key in others), *choices])[0]
-    first, _ = composed(conf, [*fixed, *(of_key[0] for of_key in swept.values())])
-    for key in others:
-        for override in swept[key][1:]:
-            config = copy.deepcopy(first)  # composing takes ten times as long
-            OmegaConf.update(config, key, parsed([override])[0].value(), force_add=True)
-            yield config
+    seeds = swept.pop("seed", [])
+    groups = [swept.pop(key) for key in [*swept] if key in choices_in(conf)]
+    others = [override for of_key in swept.values() for override in of_key[1:]]
+    for choices in itertools.product(*groups):
+        first, _ = composed(conf, [*fixed, *seeds[:1], *(of_key[0] for of_key in swept.values()), *choices])
+        yield first
+        yield from _changed(first, others)
+    yield from _changed(first, seeds[1:])
+
+
+def _changed(config: DictConfig, overrides: Sequence[str]) -> Iterator[DictConfig]:
+    """The configuration with one other value, for each of the overrides; composing takes ten times as long."""
+    for override in parsed(overrides):
+        changed = copy.deepcopy(config)
+        OmegaConf.update(changed, override.key_or_group, override.value(), force_add=True)
+        yield changed
 
 
 def _single(override: Override) -> list[str]:

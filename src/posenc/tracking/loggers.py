@@ -1,8 +1,8 @@
 """The choices of `logger`."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -16,14 +16,14 @@ Project = Annotated[
 Tag = Annotated[str, Field(min_length=1, max_length=64, description="text of 1 to 64 characters")]
 
 
-class Logger(Protocol):
-    """What a run tells a logger, on rank 0.
+class Logger:
+    """What a run tells a logger, on rank 0. This one ignores it: metrics.csv is always written.
 
     Attributes:
         wants_best: whether the checkpoint of the lowest validation loss is kept for it.
     """
 
-    wants_best: bool
+    wants_best = False
 
     def log_metrics(self, row: Mapping[str, float]) -> None:
         """A row of metrics.csv."""
@@ -35,12 +35,9 @@ class Logger(Protocol):
         """The end of this session: finished, or stopped or failed."""
 
 
-Loggers = Sequence[Logger]
-
-
-def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001
-    """No logger; metrics.csv is always written."""
-    return []
+def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> Logger:  # noqa: ARG001
+    """Only metrics.csv."""
+    return Logger()
 
 
 def weights_and_biases(
@@ -52,7 +49,7 @@ def weights_and_biases(
     timeout: Positive = 10.0,
     upload: Positive = 30.0,
     artifact: bool = False,
-) -> Loggers:
+) -> Logger:
     """Weights & Biases: online with an API key, offline without one or if the server does not respond in time.
 
     A W&B sweep agent overrides project and entity.
@@ -76,11 +73,11 @@ def weights_and_biases(
     return start(directory, settings, timeout, upload, artifact)
 
 
-def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Loggers:  # noqa: ARG001
+def tensorboard(directory: RunDirectory, config: Mapping[str, Any]) -> Logger:  # noqa: ARG001
     """TensorBoard files in the run directory: `tensorboard --logdir runs` shows all runs."""
     try:
         from posenc.tracking.tensorboard_logger import TensorBoard
     except ImportError:
         print("TensorBoard is not installed (`pip install tensorboard`): logging to metrics.csv only.", flush=True)
-        return []
-    return [TensorBoard(directory)]
+        return Logger()
+    return TensorBoard(directory)

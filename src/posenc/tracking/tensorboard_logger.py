@@ -8,12 +8,11 @@ from torch.utils.tensorboard import SummaryWriter
 
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import to_wandb
+from posenc.tracking.loggers import Logger
 
 
-class TensorBoard:
+class TensorBoard(Logger):
     """Logs one run. When it resumes, steps logged after the last checkpoint are purged."""
-
-    wants_best = False
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory

@@ -19,6 +19,7 @@ from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, within
+from posenc.tracking.loggers import Logger
 
 CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
 """Files of an artifact in addition to the checkpoints."""
@@ -33,7 +34,7 @@ NO_STEP = -1
 """The last step of a run without steps."""
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Logger):
     """Logs one run.
 
     After the first failure, which is printed in one line, W&B is not called any more. Its service has written
@@ -143,28 +144,28 @@ def _reason(error: BaseException) -> str:
 
 def start(
     directory: RunDirectory, settings: Mapping[str, Any], timeout: float, upload: float, artifact: bool
-) -> list[WeightsAndBiases]:
+) -> Logger:
     """Start a W&B run: online if there is a key and the server responds in time, otherwise offline.
 
     Prints the URL of an online run at once, and how to upload an offline run at the end. Arguments as in
     `WeightsAndBiases`.
 
     Returns:
-        The logger; none if W&B is missing or broken.
+        The logger; one that does nothing if W&B is missing or broken.
     """
     try:
         wandb = load()
     except Exception as error:
         missing = isinstance(error, ImportError) and error.name == "wandb"
         _print_unavailable("is not installed" if missing else f"cannot be used ({_reason(error)})")
-        return []
+        return Logger()
     options = (directory, settings, timeout, upload, artifact)
     mode, why = os.environ.get("WANDB_MODE") or "online", ""
     try:
         if mode == "online":
             try:
                 reach(wandb, timeout)
-                return [WeightsAndBiases(wandb, mode, *options)]
+                return WeightsAndBiases(wandb, mode, *options)
             except Exception as error:  # no network error may stop the run
                 mode, why = "offline", f" ({_reason(error)})"
                 shut_down(wandb)
@@ -174,11 +175,11 @@ def start(
         if not isinstance(error, Exception):  # stopped by a signal
             raise
         _print_unavailable(f"cannot be used ({_reason(error)})")
-        return []
+        return Logger()
     if logger.run.offline:
         view = f"wandb leet {shlex.quote(logger.files)}"
         logger.hint = f"W&B is offline{why}: view this run with `{view}`, upload it with `{logger.sync}`."
-    return [logger]
+    return logger
 
 
 def _new_run(wandb: Any, mode: str, settings: Mapping[str, Any], timeout: float) -> Any:

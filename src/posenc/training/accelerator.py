@@ -78,8 +78,8 @@ class Hardware:
         """The loss function of a model, on inputs and targets (B, T) on this rank's device."""
         return self.compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
-    def unsharded(self, loss: Loss) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Context in which this rank has all weights of the loss function's model."""
+    def unsharded(self, loss: Loss, layers: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Context in which this rank has all weights of the loss function's model, or all but those of its layers."""
         return nullcontext()
 
     def full_model(self, model: Transformer, run: Path) -> Transformer:  # noqa: ARG002
@@ -198,9 +198,9 @@ class FullySharded(DataParallel):
 
         return ShardedLoss(model, self.device, self.compiled)
 
-    def unsharded(self, loss: Loss) -> AbstractContextManager[None]:
-        """Context in which this rank has all weights of the loss function's model. All ranks must enter it."""
-        return loss.unsharded()  # type: ignore[attr-defined]  # it is a ShardedLoss
+    def unsharded(self, loss: Loss, layers: bool) -> AbstractContextManager[None]:
+        """As in `Hardware`. All ranks must enter it."""
+        return loss.unsharded(layers)  # type: ignore[attr-defined]  # it is a ShardedLoss
 
     def full_model(self, model: Transformer, run: Path) -> Transformer:  # noqa: ARG002
         """From the last checkpoint, since this rank has only a shard in memory."""

@@ -39,8 +39,7 @@ class Checkpoint(Callback):
             for file in checkpoint_files.newest_first(self.best):
                 if checkpoint_files.step(file) > trainer.global_step:  # will be trained again
                     file.unlink()
-        if trainer.strategy.broadcast(self._saves(trainer.global_step)):
-            self._step = trainer.global_step
+        self._step = trainer.global_step or -1  # the checkpoint that it resumes from
         if self.metrics.just_validated(trainer.global_step):  # postponed by an earlier session
             self._keep_best(trainer, pl_module)
         if self.signals.asked is not None:  # during that validation
@@ -55,10 +54,6 @@ class Checkpoint(Callback):
             self._save(trainer, pl_module)
         if self.signals.asked is not None:
             self._stop(trainer, pl_module)
-
-    def _saves(self, step: int) -> bool:
-        """Whether there is a checkpoint of this step."""
-        return any(checkpoint_files.step(file) == step for file in checkpoint_files.newest_first(self.folder))
 
     def on_train_end(self, trainer: Trainer, *_: Any) -> None:
         self.signals.agree(trainer.strategy)
@@ -79,10 +74,8 @@ class Checkpoint(Callback):
             self._step, self._saved = trainer.global_step, time.monotonic()
 
     def _keep_best(self, trainer: Any, pl_module: Any) -> None:
-        """Save the current step if its validation loss is the lowest so far; rank 0, which has the loggers, decides."""
-        if trainer.strategy.broadcast(
-            any(logger.wants_best for logger in self.metrics.loggers) and self.metrics.lowest()
-        ):
+        """Save the current step if its validation loss is the lowest so far; rank 0, which has the logger, decides."""
+        if trainer.strategy.broadcast(self.metrics.logger.wants_best and self.metrics.lowest()):
             self._write(trainer, pl_module, self.best, kept=1)
 
     def _write(self, trainer: Trainer, pl_module: Any, folder: Path, kept: int) -> None:

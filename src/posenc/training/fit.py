@@ -95,14 +95,13 @@ class TrainingRun:
                 self.fork.into(self.directory)
             try:
                 config = self.experiment.config
-                self.metrics.loggers = build(config, "logger", directory=self.directory, config=config)
+                self.metrics.logger = build(config, "logger", directory=self.directory, config=config)
                 reset_peak_memory(self.device)
                 self._fit()
                 summary = {**self._summary(), **self._quality()}
                 self._finish(summary)
             except BaseException:
-                for logger in self.metrics.loggers:
-                    logger.close(failed=True)
+                self.metrics.logger.close(failed=True)
                 raise
         return summary
 
@@ -144,6 +143,7 @@ class TrainingRun:
             "tokens_per_s": round(tokens_per_s),
             **({} if mfu_per_token is None else {"mfu": tokens_per_s * mfu_per_token}),
             "devices": self.trainer.world_size,
+            "compiled": self.module.hardware.compiles(),
             "peak_memory": peak_memory(self.device),
             "time": {phase: round(seconds, 3) for phase, seconds in self.timer.spent().items()},
             "precision": str(self.trainer.precision),
@@ -170,9 +170,8 @@ class TrainingRun:
         atomic_write(self.directory.path / "sample.txt", sample + "\n")
         self.directory.finish(summary)  # before W&B, which may wait for the network
         try:
-            for logger in self.metrics.loggers:
-                logger.finish(sample, summary)
-                logger.close(failed=False)
+            self.metrics.logger.finish(sample, summary)
+            self.metrics.logger.close(failed=False)
         except Exception as error:  # the result is on disk, so an error of a logger must not fail the run
             print(presentable(f"A logger failed at the end of this run: {error}"), file=sys.stderr)
 

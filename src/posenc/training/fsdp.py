@@ -38,9 +38,13 @@ class ShardedLoss:
         return self._root(inputs, targets)
 
     @contextmanager
-    def unsharded(self) -> Iterator[None]:
-        """Context in which this rank has all weights of the model, not compiled. All ranks must enter it."""
-        sharded = [module for module in self._root.modules() if isinstance(module, FSDPModule)]
+    def unsharded(self, layers: bool) -> Iterator[None]:
+        """Context in which this rank has all weights of the model, or all but those of its layers, not compiled.
+
+        All ranks must enter it.
+        """
+        units = self._root.modules() if layers else [self._root]
+        sharded = [module for module in units if isinstance(module, FSDPModule)]
         for module in sharded:
             module.unshard()
         try:
@@ -72,15 +76,11 @@ class FullCheckpointStrategy(ModelParallelStrategy):
     lightning_restore_optimizer = Strategy.lightning_restore_optimizer
     load_checkpoint = Strategy.load_checkpoint
 
-    def lightning_module_state_dict(self) -> dict[str, Any]:
-        """The full weights on rank 0, otherwise empty."""
-        assert self.lightning_module is not None
-        return self._full_tensors(self.lightning_module.state_dict())
-
     def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
         """The full optimiser state on rank 0, otherwise empty."""
         state: dict[str, Any] = Strategy.optimizer_state(self, optimizer)
-        return {**state, "state": {index: self._full_tensors(of) for index, of in state["state"].items()}}
+        full = {index: {name: full_tensor(part) for name, part in of.items()} for index, of in state["state"].items()}
+        return {**state, "state": full if self.is_global_zero else {}}
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         """Shard the weights of a checkpoint."""
@@ -98,10 +98,6 @@ class FullCheckpointStrategy(ModelParallelStrategy):
                 for index, of in state["state"].items()
             }
             optimizer.load_state_dict({**state, "state": sharded})
-
-    def _full_tensors(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
-        full = {name: full_tensor(tensor) for name, tensor in tensors.items()}
-        return full if self.is_global_zero else {}
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

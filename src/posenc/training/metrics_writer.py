@@ -14,7 +14,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.csv_files import MetricsFile, intact_rows, read_numbers
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking.loggers import Loggers
+from posenc.tracking.loggers import Logger
 from posenc.training.attention_probe import PROBE_COLUMNS, AttentionProbe
 from posenc.training.efficiency import flops_per_token, peak_flops
 from posenc.training.signals import Signals
@@ -33,7 +33,7 @@ class MetricsWriter(Callback):
         seconds: training time so far, without validation, checkpoints and interruptions.
         row: the last row, written or pending.
         mfu_per_token: model FLOPs utilisation at one token per second; None if the devices' peak is unknown.
-        loggers: of rank 0, set once the run directory is locked; none on other ranks.
+        logger: set on rank 0 once the run directory is locked; ignores everything on other ranks.
 
     Args:
         signals: may postpone a validation until the run is resumed.
@@ -52,7 +52,7 @@ class MetricsWriter(Callback):
         self.directory, self.settings, self.probe = directory, settings, probe
         self.tokens_per_step = settings.batch_size * settings.context
         self.timer, self.signals, self.show = timer, signals, show
-        self.loggers: Loggers = []
+        self.logger = Logger()
         self.mfu_per_token: float | None = None
         self.seconds = 0.0
         self.row: Row = {}
@@ -158,8 +158,7 @@ class MetricsWriter(Callback):
         tokens, seconds = step * self.tokens_per_step, round(self._seconds_now(), 3)
         row = {"step": step, "tokens": tokens, "seconds": seconds, "val_loss": math.nan}
         self.file.append([row])
-        for logger in self.loggers:
-            logger.log_metrics(row)
+        self.logger.log_metrics(row)
 
     def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
         mean_losses = trainer.strategy.reduce(torch.stack(self._losses), reduce_op="mean")
@@ -195,8 +194,7 @@ class MetricsWriter(Callback):
         if trainer.is_global_zero:
             with self.timer.within(LOGGING):
                 self.file.append([self.row])
-                for logger in self.loggers:
-                    logger.log_metrics(self.row)
+                self.logger.log_metrics(self.row)
                 self.show(self.row)
 
     def _stopping(self) -> bool:
@@ -205,9 +203,10 @@ class MetricsWriter(Callback):
 
     def _probe(self, trainer: Trainer, pl_module: Any) -> None:
         """Measure the position encoding's share of the input and, if they are due, the attention heads."""
-        with self.timer.within(PROBE), pl_module.hardware.unsharded(pl_module.loss):
+        due = self.row["step"] % self.settings.attention_every == 0
+        with self.timer.within(PROBE), pl_module.hardware.unsharded(pl_module.loss, layers=due):
             self.row |= self.probe.position_share(pl_module.model)
-            if self.row["step"] % self.settings.attention_every:
+            if not due:
                 return
             with trainer.precision_plugin.forward_context():
                 heads = self.probe.measure(pl_module.model)

@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 
 from posenc.bounds import Fraction
 from posenc.errors import UserError
 
-Span = Annotated[int, Ge(0)] | Fraction
-"""A part of a run: an integer is a number of steps, any other number a fraction of them."""
+Span = Annotated[int, Ge(0)] | Annotated[float, Ge(0), Lt(1)]
+"""A part of a run: an integer is a number of steps, any other number a fraction of them. So 1.0, which is written as 1
+in the name of a run, is neither; `${steps}` is the whole run."""
 
 
 class Schedule(Protocol):
