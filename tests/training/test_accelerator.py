@@ -35,8 +35,8 @@ def test_no_run_of_a_sweep_takes_the_matmul_precision_of_the_one_before():
 
 
 def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeypatch, capsys):
-    tiny: dict[str, Any] = {"tokens": 16 * 256, "layers": 4, "flops_per_token": lambda: 6 * 800_000}
-    base: dict[str, Any] = {"tokens": 32 * 1024, "layers": 12, "flops_per_token": lambda: 6 * 124_000_000}
+    tiny: dict[str, Any] = {"tokens": 16 * 256, "layers": 4, "weights": 800_000}
+    base: dict[str, Any] = {"tokens": 32 * 1024, "layers": 12, "weights": 124_000_000}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert not Hardware().for_run(300, **tiny).compiles()
     printed = capsys.readouterr().out

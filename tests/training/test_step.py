@@ -88,3 +88,11 @@ def test_the_ranks_share_the_tokens_that_decide_about_compiling():
     tokens = config["batch_size"] * config["context"] // 2
     ((steps, of_rank, layers, _), _) = hardware.for_run.call_args
     assert (steps, of_rank, layers) == (config["steps"], tokens, config["model"]["layers"])
+
+
+def test_all_schemes_are_compiled_or_none():
+    hardware = Mock()
+    for pos in ("none", "learned", "cope"):
+        Experiment.of(composed("experiment=smoke", f"pos={pos}")).for_run(hardware)
+    first, *others = hardware.for_run.call_args_list
+    assert others == [first, first]

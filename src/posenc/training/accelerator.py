@@ -86,14 +86,15 @@ class Hardware:
         """The trained model with all of its weights, from memory or from the last checkpoint of its run."""
         return model
 
-    def for_run(self, steps: int, tokens: int, layers: int, flops_per_token: Callable[[], float]) -> Self:
+    def for_run(self, steps: int, tokens: int, layers: int, weights: int) -> Self:
         """Resolve compile="auto" for a run, and print the choice. `tokens` is per step and device.
 
-        A warm cache is not considered: torch cannot tell, before it has traced a graph, whether its cache holds it.
+        `weights` does not count those of the position scheme, so that all schemes are compiled or none. A warm cache is
+        not considered: torch cannot tell, before it has traced a graph, whether its cache holds it.
         """
         if self.compile != "auto" or self.cuda_graphs or self.device.type != "cuda":
             return self
-        seconds = steps * max(layers * LAUNCH_SECONDS, tokens * flops_per_token() / UNCOMPILED_FLOPS)
+        seconds = steps * max(layers * LAUNCH_SECONDS, 6 * weights * tokens / UNCOMPILED_FLOPS)
         pays_off = seconds >= MIN_SECONDS_TO_COMPILE
         why = f"about {seconds:.0f} s of uncompiled steps on a large GPU; worth it from {MIN_SECONDS_TO_COMPILE:.0f} s"
         other = f"trainer.compile={str(not pays_off).lower()} overrides this"

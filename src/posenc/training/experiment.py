@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from posenc.data.tokenizers import Tokenizer
 from posenc.model import Transformer
 from posenc.objectives.objective import Objective, loss_of
 from posenc.training.accelerator import Hardware, keep_freed_memory
-from posenc.training.efficiency import flops_per_token
 from posenc.training.optim import Optimizer
 from posenc.training.schedule import Schedule
 from posenc.training.step import TrainingStep
@@ -70,8 +68,8 @@ class Experiment:
     def for_run(self, hardware: Hardware, ranks: int = 1) -> Hardware:
         """The hardware with compile="auto" resolved for this run."""
         tokens = self.config["batch_size"] * self.config["context"] // ranks
-        counted = partial(flops_per_token, self.model, self.config["context"])
-        return hardware.for_run(self.config["steps"], tokens, len(self.model.blocks), counted)
+        weights = sum(one.numel() for name, one in self.model.named_parameters() if not name.startswith("scheme."))
+        return hardware.for_run(self.config["steps"], tokens, len(self.model.blocks), weights)
 
     def training_step(
         self,
