@@ -19,7 +19,7 @@ from posenc.analysis.study import Study
 from posenc.analysis.why import effect
 from posenc.report import formatting
 from posenc.storage.csv_files import read_csv
-from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, found, listed
+from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed
 from tests.conftest import ROOT
 
 BPE = "tokenizer=bpe tokenizer.vocab_size=1024"
@@ -76,12 +76,10 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
 
 
 def test_what_tuning_at_39_3m_tokens_changes_is_stated():
-    tokens, former = LONGEST // 2, "settings of 4.9M tokens"
-    backbone, alternatives = found(CORPUS)
-    others = [run for run in backbone if run.tokens != tokens]
+    tokens = LONGEST // 2
     before, now = (
         next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
-        for runs in ([*others, *(run for run in alternatives[former] if run.tokens == tokens)], backbone)
+        for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
     )
     assert before.advantage.interval is not None
     low, high = before.advantage.interval
@@ -221,7 +219,8 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     smallest, largest = sorted(of_19_7m, key=lambda setting: of_19_7m[setting])[:: len(of_19_7m) - 1]
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")
     (low,), (high,) = of_19_7m[smallest], of_19_7m[largest]
-    (unchanged,) = (point.by_seed[0] for point in points(CORPUS) if point.tokens == 19_660_800)
+    of_former = advantage(at_settings_of_4_9m(), "rope", "sinusoidal")
+    (unchanged,) = (point.by_seed[0] for point in of_former if point.tokens == 19_660_800)
     assert f"| windows of 64 bytes | 1.467 | 1.453 | {low:.2f} |" in RESULTS
     of_bpe = "{:.2f} (BPE tokens; over three seeds {:.2f}, {:.2f} to {:.2f})".format(
         min(first, low), average.value, *average.interval
@@ -317,13 +316,31 @@ def test_a_bias_in_place_of_the_sinusoid_is_compared_with_rope_on_the_same_seeds
     assert f"in place of the sinusoid, 77 % (61 to 92 %), and {ends}" in RESULTS
 
 
-def test_the_trials_with_19_7m_tokens_that_are_better_by_the_threshold_are_stated():
-    chosen = {"sinusoidal": (0.0042, "0.1", "10000"), "rope": (0.006, "", "1000")}
-    below = []
-    for pos, settings in chosen.items():
-        trials = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, 19_660_800, pos)]
-        (arm,) = (run.val_loss for run in trials if (run.lr, run.scale, run.base) == settings)
-        (better,) = (run for run in trials if arm - run.val_loss > 0.01)
-        below.append(arm - better.val_loss)
-        assert re.search(rf"at {better.val_loss:.3f}( with amplitude 0.2)?, {below[-1]:.3f} below", RESULTS)
-    assert "there end {:.3f} (sinusoid) and {:.3f} nats (RoPE) lower [with one seed]".format(*below) in README
+def test_what_tuning_at_19_7m_tokens_changes_is_stated():
+    tokens = 19_660_800
+    before, now = (
+        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
+        for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
+    )
+    former = {"sinusoidal": (0.0042, "0.1", "10000"), "rope": (0.006, "", "1000")}
+    lower = []
+    for pos, settings in former.items():
+        trials = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, tokens, pos)]
+        (of_former,) = (run.val_loss for run in trials if (run.lr, run.scale, run.base) == settings)
+        best = min(trials, key=lambda run: run.val_loss)
+        arm = {(run.lr, run.scale, run.base) for run in found(CORPUS)[0] if (run.pos, run.tokens) == (pos, tokens)}
+        assert arm == {(best.lr, best.scale, best.base)}
+        lower.append(of_former - best.val_loss)
+        assert re.search(rf"at {best.val_loss:.3f}( with amplitude 0.2)?, {lower[-1]:.3f} below", RESULTS)
+    sinusoid, rope = (
+        mean(old.values()) - mean(new.values()) for old, new in ((before.losses, now.losses), (before.own, now.own))
+    )
+    assert f"with three seeds the sinusoid gains {sinusoid:.3f} and RoPE {rope:.3f}." in RESULTS
+    assert f"the gain of the trials, {listed(lower, 3)}, does not appear with other seeds." in RESULTS
+    assert min(lower) > 0.01 > max(sinusoid, rope) > 0  # "a trial of each arm was over 0.01 nats lower"
+    assert f"the sinusoid's end at {listed(now.losses.values(), 3)}, in the mean {sinusoid:.3f} below" in RESULTS
+    assert f"RoPE's at {listed(now.own.values(), 3)}, {rope:.3f} below." in RESULTS
+    assert f"N is {now.advantage.value:.2f} instead of {before.advantage.value:.2f}, with a wider interval" in RESULTS
+    assert before.advantage.interval is not None
+    ratio = "{:.2f} ({:.2f} to {:.2f})".format(before.advantage.value, *before.advantage.interval)
+    assert f"With the settings of 4.9M tokens the ratio is {ratio} at 19.7M" in README
