@@ -293,6 +293,8 @@ def main() -> None:
     if given.data and not given.data.is_file():
         parser.error(f"--data: there is no file {given.data}")
     parts = [known[name] for name in names]
+    if given.parts and not (given.data or given.quick or given.list) and any(part.reads_text for part in parts):
+        parser.error("--data is missing: some of these parts read a text")
     if given.list:
         print("\n".join(f"{part.name:18}{part.time_limit:4} s  {part.aim}" for part in parts))
         return
@@ -304,7 +306,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, terminated)
     statuses = []
     with suppress(Terminated):
-        for part in sorted(parts, key=lambda part: (session.failed(part), session.measured(part))):
+        named = given.parts is not None
+        for part in sorted(parts, key=lambda part: (session.failed(part), session.measured(part) and not named)):
             statuses.append(session.run(part))
             session.write()
             print(f"{part.name}: {statuses[-1]}", flush=True)

@@ -18,7 +18,7 @@ from scaling_results import AXES, VARIANTS, figure, markdown
 from timing import elapsed, time_interleaved
 
 from posenc.config.command_line import one_sentence_errors
-from posenc.errors import UserError
+from posenc.errors import UserError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -85,8 +85,8 @@ SETTINGS = {
         section=0.4,
     ),
     "cuda": Setting(
-        layers=4, head_dim=64, tokens=32_768, length=1024, width=512,
-        lengths=(512, 2048, 8192, 32_768), widths=(128, 256, 512, 1024, 2048),
+        layers=2, head_dim=64, tokens=32_768, length=1024, width=512,
+        lengths=(2048, 8192, 32_768), widths=(128, 256, 512, 1024, 2048),
         batches=(1, 4, 16, 64, 128), section=0.4,
     ),
 }  # fmt: skip
@@ -205,11 +205,13 @@ class Benchmark:
         return points
 
     def section_or_reason(self, name: str, shape: Shape) -> Section | str:
-        """A section of training, or why the point is skipped: memory or time."""
+        """A section of training, or why the point is skipped: memory, time or the compiler."""
         import torch
 
         try:
             return self.section(name, shape)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            return f"it does not compile ({first_line(error)})"
         except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
                 raise
@@ -219,7 +221,7 @@ class Benchmark:
         """A section of training after a warm-up, or why it would take too long."""
         step = self.training_step(name, shape)
         step()  # compiles, and allocates the optimiser's state
-        seconds = elapsed(step)
+        seconds = min(elapsed(step) for _ in range(2))
         if self.rounds * max(seconds, self.setting.section) > self.seconds:
             return f"a step takes {seconds:.2g} s"
         steps = max(1, math.ceil(self.setting.section / seconds))

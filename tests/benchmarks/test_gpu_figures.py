@@ -139,7 +139,9 @@ def test_finished_runs_are_kept_without_checkpoints_and_with_what_a_search_chose
 
 
 def test_a_part_without_its_text_says_so(tmp_path):
-    assert script("gpu", "--out", tmp_path, "--parts", "claim_map").stdout == "claim_map: needs --data, a text file\n"
+    refused = script("gpu", "--out", tmp_path, "--parts", "probe,claim_map")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--data is missing: some of these parts read a text" in refused.stderr
 
 
 def test_every_run_has_a_valid_configuration():
