@@ -323,15 +323,18 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
         for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
     )
     former = {"sinusoidal": (0.0042, "0.1", "10000"), "rope": (0.006, "", "1000")}
-    lower = []
+    lower, beyond = [], []
     for pos, settings in former.items():
-        trials = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, tokens, pos)]
-        (of_former,) = (run.val_loss for run in trials if (run.lr, run.scale, run.base) == settings)
-        best = min(trials, key=lambda run: run.val_loss)
-        arm = {(run.lr, run.scale, run.base) for run in found(CORPUS)[0] if (run.pos, run.tokens) == (pos, tokens)}
-        assert arm == {(best.lr, best.scale, best.base)}
-        lower.append(of_former - best.val_loss)
-        assert re.search(rf"at {best.val_loss:.3f}( with amplitude 0.2)?, {lower[-1]:.3f} below", RESULTS)
+        runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, tokens, pos)]
+        trials = {(run.lr, run.scale, run.base): run.val_loss for run in runs}
+        (arm,) = {(run.lr, run.scale, run.base) for run in found(CORPUS)[0] if (run.pos, run.tokens) == (pos, tokens)}
+        lower.append(trials[settings] - trials[arm])
+        assert re.search(rf"at {trials[arm]:.3f}( with amplitude 0.2)?, {lower[-1]:.3f} below", RESULTS)
+        assert len(trials) == 9
+        assert trials[arm] - min(trials.values()) < 0.01
+        at_edges = (0.0042, "", "1000000"), (0.003, "", "1000000"), (0.002, "0.2", "10000"), (0.003, "0.4", "10000")
+        beyond.append(listed((trials[edge] for edge in at_edges if edge in trials), 3))
+    assert f"the sinusoid ends at {beyond[0]}, RoPE at {beyond[1]}." in RESULTS
     sinusoid, rope = (
         mean(old.values()) - mean(new.values()) for old, new in ((before.losses, now.losses), (before.own, now.own))
     )
