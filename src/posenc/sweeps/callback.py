@@ -182,9 +182,8 @@ def _show_failed(failures: str, rerun: bool) -> None:
     failed = unfinished_jobs(failures)
     for job in failed:
         print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
-    if (
-        any(job["run"] for job in failed) and not rerun
-    ):  # without one the configuration may be invalid, as it will be again
+    resumable = any(job["run"] for job in failed)  # without a run the configuration may be invalid, as it will be again
+    if resumable and not rerun:
         print("The same command trains the missing runs.", file=sys.stderr)
     if failed:
         sys.exit(FAILED)
