@@ -1,15 +1,18 @@
 """The result on README, and the pages that repeat it, have the figures of the committed results."""
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import mean
 
+import numpy as np
 import pytest
 from scipy import stats
+from scipy.interpolate import PchipInterpolator
 
-from posenc.analysis.claim_map import FAMILIES, Point, advantage, trend
+from posenc.analysis.claim_map import FAMILIES, Point, advantage, finite, growth, shared, trend
 from posenc.analysis.convergence import reached, speed_up
 from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.levels import levels_of_arm
@@ -154,6 +157,34 @@ def test_the_slope_of_the_ratio_and_how_well_a_line_fits_are_stated():
     stated = f"has a slope of {fitted.slope.value:.2f} {interval}, but does not fit"
     assert fitted.lack_of_fit < 0.05
     assert f"{stated} (F test against a mean for each budget, p = {fitted.lack_of_fit:.1g})" in RESULTS
+
+
+def test_by_what_factor_the_ratio_changes_from_each_budget_to_the_next_is_stated():
+    now, former = (finite(advantage(runs, "rope", "sinusoidal")) for runs in (found(CORPUS)[0], at_settings_of_4_9m()))
+    factors = [growth(pair) for pair in itertools.pairwise(now)]
+    assert [factor[0] for factor in factors if factor] == [9_830_400, 19_660_800, 39_321_600, 58_982_400]
+    *others, last = (formatting.interval(factor[2], 2) for factor in factors if factor)
+    assert f"N changes by factors of {', '.join(others)} and {last}, of which only the third" in RESULTS
+    certain = [not low <= 1 <= high for low, high in (factor[2].interval or (0, 2) for factor in factors if factor)]
+    assert certain == [False, False, True, False]
+    for before, after in itertools.pairwise(former[:3]):
+        factor = growth((before, after))
+        assert factor is not None
+        assert formatting.interval(factor[2], 2).replace(" (", ", ") in RESULTS
+
+
+def test_the_ratio_with_a_monotone_cubic_instead_of_straight_lines_is_stated():
+    ours, theirs, seeds = shared(found(CORPUS)[0], "rope", "sinusoidal")
+    of_budget = []
+    for tokens in (9_830_400, 19_660_800):
+        needed = []
+        for seed in seeds:
+            budgets = sorted(ours[seed])
+            cubic = PchipInterpolator(np.log(budgets), [ours[seed][budget] for budget in budgets])
+            (root,) = cubic.solve(theirs[seed][tokens], extrapolate=False)
+            needed.append(math.exp(root))
+        of_budget.append(formatting.interval(speed_up([tokens] * len(needed), needed), 2))
+    assert f"a monotone cubic (PCHIP) gives {of_budget[0]} at 9.8M and {of_budget[1]} at 19.7M." in RESULTS
 
 
 def test_which_relative_schemes_differ_from_rope_is_corrected_for_their_number():

@@ -10,8 +10,8 @@ from posenc.bounds import Fraction
 from posenc.errors import UserError
 
 Span = Annotated[int, Ge(0)] | Annotated[float, Ge(0), Lt(1)]
-"""A part of a run: an integer is a number of steps, any other number a fraction of them. So 1.0, which is written as 1
-in the name of a run, is neither; `${steps}` is the whole run."""
+"""A part of a run: an integer is a number of steps, any other number a fraction of them. 1.0, which the hash of a
+run does not distinguish from 1, is refused; `${steps}` is the whole run."""
 
 
 class Schedule(Protocol):
