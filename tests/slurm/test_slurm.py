@@ -126,7 +126,7 @@ def test_a_node_that_loses_its_job_twice_gives_up_and_says_what_was_lost_where(c
     assert f"{run} is saved up to step {step(newest_first(run / 'checkpoints')[0])}" in failure["error"]
     assert failure["error"] in errors
     assert "Traceback" not in errors
-    assert "The same command trains the missing runs." in errors
+    assert "The same command tries the missing runs again." in errors
     assert only(cluster.folder / "lost" / "none", "*/summary.json").exists()
     assert "Report: " in printed
 

@@ -74,7 +74,7 @@ def test_only_of_runs_that_have_started_it_is_said_that_the_same_command_trains_
     end, _ = sweep(tmp_path, monkeypatch, rerun)  # with rerun=true it would train the finished ones again, too
     record_failure("seed=1", "it failed", tmp_path / "seed1" if started else None)
     assert end() == 1
-    assert ("The same command trains the missing runs." in capsys.readouterr().err) == (started and not rerun)
+    assert ("The same command tries the missing runs again." in capsys.readouterr().err) == (started and not rerun)
 
 
 def test_a_sweep_that_is_refused_keeps_the_failures_of_the_last_one(tmp_path, monkeypatch):

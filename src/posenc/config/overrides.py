@@ -169,12 +169,22 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
             continue
         lacking = [choice for choice, known in keys.items() if key not in known]
         if len(lacking) == len(keys):
+            group, choices = key.rpartition(".")[0], _choices_with(key, conf)
+            if choices:
+                return f"{key} is not a key with this {group}; it is one with {group}={', '.join(choices)}"
             hydras = key.startswith("hydra.")
             known = {name for name in set(groups).union(*keys.values()) if name.startswith("hydra") is hydras}
             return f"{key} is not a key; {nearest(key, known)}"
         if lacking:
             return f"{key} is not a key with {lacking[0]}: use separate sweeps"
     return None
+
+
+def _choices_with(key: str, conf: Path) -> list[str]:
+    """The choices of a key's group that have it."""
+    group, name = key.rpartition(".")[0].replace(".", "/"), key.rpartition(".")[2]
+    choices = sorted(choices_in(conf).get(group, ()))
+    return [choice for choice in choices if name in with_hydra(conf, [f"{group}={choice}"]).get(group, ())]
 
 
 def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf: Path) -> dict[str, set[str]]:

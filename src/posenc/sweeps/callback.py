@@ -184,7 +184,7 @@ def _show_failed(failures: str, rerun: bool) -> None:
         print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
     resumable = any(job["run"] for job in failed)  # without a run the configuration may be invalid, as it will be again
     if resumable and not rerun:
-        print("The same command trains the missing runs.", file=sys.stderr)
+        print("The same command tries the missing runs again.", file=sys.stderr)
     if failed:
         sys.exit(FAILED)
 
