@@ -17,7 +17,7 @@ AT_ONCE = 2
 
 HEAD = """# What a run survives
 
-Each fault was injected for real: processes were killed, files damaged, disks filled, servers cut off. "Survived" means
+Each fault was injected: processes were killed, files damaged, disks filled, servers cut off. "Survived" means
 that every run that could go on had the curve of an uninterrupted run, bit for bit (seconds and tokens/s aside), that
 nothing half-written was left, and that one sentence said what the user must know.
 

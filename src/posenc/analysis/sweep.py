@@ -52,7 +52,7 @@ class Sweep:
 
 
 def read_folder(folder: Path) -> Sweep:
-    """Every run in runs/<experiment>.
+    """Every run in runs/<name>.
 
     Raises:
         UserError: if there is none with a validation.

@@ -22,7 +22,7 @@ TOLERANCE = 0.02
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc extrapolate", description=__doc__, parents=[CACHE])
-    parser.add_argument("folder", type=Path, help="runs/<experiment>")
+    parser.add_argument("folder", type=Path, help="runs/<name>")
     parser.add_argument("--again", action="store_true", help="also evaluate runs that have been evaluated before")
     with parser.parsed(arguments) as given:
         extrapolate(given.folder, given.again, given.cache)
@@ -32,7 +32,7 @@ def extrapolate(folder: Path, again: bool, cache: Path) -> None:
     """Evaluate every finished run of a sweep that has no lengths.json for its checkpoint, and print the results.
 
     Args:
-        folder: runs/<experiment>; may be untrusted.
+        folder: runs/<name>; may be untrusted.
         cache: the root of all caches; not taken from the runs' configurations, which may be untrusted.
 
     Raises:

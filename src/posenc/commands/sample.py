@@ -14,9 +14,7 @@ MAX_TOKENS = 1_000_000
 RUN = Arguments(add_help=False)
 """The argument of the commands that use one run."""
 
-RUN.add_argument(
-    "run", type=Path, nargs="+", help="runs/<experiment>/<pos>/seed..., or a parent folder; uses the newest run"
-)
+RUN.add_argument("run", type=Path, nargs="+", help="runs/<name>/<pos>/seed..., or a parent folder; uses the newest run")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

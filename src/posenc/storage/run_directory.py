@@ -1,4 +1,4 @@
-"""One run on disk: runs/<experiment>/<pos>/seed<seed>-<identity>/."""
+"""One run on disk: runs/<name>/<pos>/seed<seed>-<identity>/."""
 
 import glob
 import json
