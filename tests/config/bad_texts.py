@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.config.wrong_input import Wrong, train
 
 SENTENCES = b"In the beginning God created the heaven and the earth.\n" * 2000
+RECORD = b'{"text": "b"}\n'
 LATIN = "caf\xe9 au lait, d\xe9j\xe0 vu\n".encode("latin-1") * 2000
 
 
@@ -51,10 +52,10 @@ WRONG_TEXTS = [
     train("data=text data.path=/dev/zero", "data.path=/dev/zero has no text files"),
     train(f"data=text data.path={'x' * 300}.txt", "x.txt cannot be read: File name too long"),
     train("context=300000", "context=300000 is too long for this corpus: its validation split has only"),
-    text("a.txt", b"", "the corpus has no text in its validation split: it is empty or too short to split"),
+    text("a.txt", b"", "the corpus has no text in its validation split: it is empty, too short to split, or"),
     text("a.txt", b" \n" * 90, "context=256 is too long for this corpus: its validation split has only"),
     text("a.txt", b"\n" * 90, "more than the training text supports: at most", "tokenizer=bpe"),
-    text("a.txt", b"a" * 90_000, "the corpus has no text in its validation split"),
+    text("a.jsonl", RECORD * 30 + RECORD.replace(b"b", b"b" * 9000), "the corpus has no text in its validation split"),
     text("a.txt", LATIN, "a.txt is not UTF-8 text: byte 3 is 0xe9", "tokenizer=bpe"),
     text("a.txt", SENTENCES, "tokenizer.vocab_size=4096 is more than the training text supports", "tokenizer=bpe"),
     text("a.txt", SENTENCES, "a.txt cannot be read: Permission denied", made=unreadable("a.txt")),

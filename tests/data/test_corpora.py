@@ -23,10 +23,19 @@ def test_splits_are_cut_between_documents_at_90_and_95_percent(write, tmp_path):
     assert valid.endswith(b"\0")
 
 
-@pytest.mark.parametrize(("count", "mark"), [(19, b" "), (20, b"\n")])
-def test_a_text_of_fewer_than_20_lines_is_cut_between_words(count, mark, tmp_path):
-    (tmp_path / "a.txt").write_text("a line\n" * count)
+@pytest.mark.parametrize(
+    ("line", "count", "mark"), [("a line", 20, b"\n"), ("two words ", 19, b" "), ("word", 19, b"")]
+)
+def test_a_text_of_fewer_than_20_lines_is_cut_between_words_or_characters(line, count, mark, tmp_path):
+    (tmp_path / "a.txt").write_text(f"{line}\n" * count)
     assert TextFiles(str(tmp_path)).survey.mark == mark
+
+
+def test_a_text_without_spaces_is_cut_between_characters(tmp_path):
+    (tmp_path / "a.txt").write_text("東京" * 1001)
+    parts = [b"".join(TextFiles(str(tmp_path)).stream(split)).decode() for split in SPLITS]
+    assert "".join(parts) == "東京" * 1001
+    assert [len(part) for part in parts] == pytest.approx([1802, 100, 100], abs=1)
 
 
 @example([b"a\0", b"b\0"], [2])  # a document, and with it a chunk, that ends at the cut
@@ -45,7 +54,7 @@ def test_a_part_ends_at_the_first_mark_from_its_cut_on(chunks, cuts):
     assert parts == [text[first:end] for first, end in zip(ends, [*ends[1:], len(text)], strict=True)]
 
 
-@given(st.lists(st.binary(max_size=30), max_size=20), st.integers(0, 300), st.integers(0, 300))
+@given(st.lists(st.text("a\0é東", max_size=20).map(str.encode), max_size=20), st.integers(0, 300), st.integers(0, 300))
 def test_cutting_loses_and_repeats_nothing(chunks, first, length):
     pieces = list(cut_stream(chunks, [first, first + length], b"\0"))
     assert b"".join(piece for _, piece in pieces) == b"".join(chunks)

@@ -18,7 +18,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
 
 
-def hub_folder(folder: Path, **splits: list[str]) -> str:
+def hub_folder(folder: Path, **splits: list[str | None]) -> str:
     """A local folder in the layout of a dataset on the hub."""
     for split, rows in splits.items():
         (folder / f"{split}.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
@@ -54,10 +54,16 @@ class TestHub:
         with pytest.raises(UserError, match="data.field=body is not a column of .*, which has text"):
             list(HubHeldOut(path=path, field="body", streaming=streaming).stream("valid"))
 
-    def test_a_row_that_would_be_two_documents_is_refused(self, streaming, tmp_path):
-        path = hub_folder(tmp_path, train=["a\0b"])
-        with pytest.raises(UserError, match="a row of .* contains a NUL character, which would end the document"):
-            list(HubHeldOut(path=path, streaming=streaming).stream("valid"))
+    def test_a_row_without_text_is_no_document_and_one_with_a_nul_is_not_two(self, streaming, tmp_path):
+        path = hub_folder(tmp_path, train=["a\0b", None, "c"])
+        assert list(HubHeldOut(path=path, streaming=streaming).stream("valid")) == [b"a b\0", b"c\0"]
+
+    def test_a_configuration_of_the_hubs_own_conversion_is_a_folder(self, streaming, tmp_path):
+        """Its branch has a folder for each, and no README that would name them."""
+        for folder in ("raw", "clean"):
+            (tmp_path / folder / "train").mkdir(parents=True)
+            hub_folder(tmp_path / folder / "train", train=[folder])
+        assert list(HubCut(str(tmp_path), data_dir="raw", streaming=streaming).rows("train")) == [b"raw\0"]
 
 
 def test_a_local_dataset_is_known_by_its_contents_and_not_by_its_path(tmp_path):
@@ -75,7 +81,7 @@ def test_a_local_dataset_is_known_by_its_contents_and_not_by_its_path(tmp_path):
 def test_a_corpus_on_the_hub_is_known_by_its_name_its_revision_and_its_limit_and_not_by_how_it_is_loaded():
     one = HubHeldOut("a/b", revision="0f")
     assert replace(one, streaming=True).fingerprint() == one.fingerprint()
-    others = ({"name": "c"}, {"field": "body"}, {"documents": False}, {"held_out": 9})
+    others = ({"name": "c"}, {"data_dir": "c"}, {"field": "body"}, {"documents": False}, {"held_out": 9})
     for other in ({"revision": None}, {"revision": "1f"}, {"path": "a/c"}, {"limit": 9}, *others):
         assert replace(one, **other).fingerprint() != one.fingerprint(), other
 
@@ -84,7 +90,7 @@ def test_a_dataset_is_loaded_by_its_configuration_and_revision(monkeypatch):
     load = Mock(return_value=[{"text": "a"}])
     monkeypatch.setattr("datasets.load_dataset", load)
     assert list(HubSplits("a/b", name="c", revision="0f", streaming=True).stream("valid")) == [b"a\0"]
-    load.assert_called_once_with("a/b", "c", split="validation", revision="0f", streaming=True)
+    load.assert_called_once_with("a/b", "c", data_dir=None, split="validation", revision="0f", streaming=True)
 
 
 def test_a_dataset_that_is_split_otherwise_is_another_corpus():

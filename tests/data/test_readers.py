@@ -29,12 +29,14 @@ def test_every_format_gives_the_same_documents(write, pack, tmp_path):
     assert everything(TextFiles(str(file), separator="<|end|>")) == EXPECTED
 
 
-def test_a_folder_and_a_glob_read_their_files_in_order(tmp_path):
+def test_a_folder_and_a_glob_read_their_files_in_order_each_as_one_document(tmp_path):
     (tmp_path / ".git").mkdir()
     for name in ("b.txt", "a.txt", "c.md", "d", "e.rst", ".git/f", ".g.txt"):
         (tmp_path / name).write_text(f"{name} " * 30)
-    assert everything(TextFiles(f"{tmp_path}/*.txt")) == ("a.txt " * 30 + "b.txt " * 30).encode()
-    assert everything(TextFiles(str(tmp_path))) == ("a.txt " * 30 + "b.txt " * 30 + "c.md " * 30 + "d " * 30).encode()
+    texts = [f"{name} ".encode() * 30 for name in ("a.txt", "b.txt", "c.md", "d")]
+    assert everything(TextFiles(f"{tmp_path}/a.txt")) == texts[0]
+    assert everything(TextFiles(f"{tmp_path}/*.txt")) == texts[0] + b"\0" + texts[1] + b"\0"
+    assert everything(TextFiles(str(tmp_path))) == b"".join(text + b"\0" for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -191,8 +193,8 @@ def test_links_are_followed_and_every_text_is_read_once(tmp_path):
     (texts / "itself").symlink_to(".")
     (texts / "linked").symlink_to(other)
     (texts / "z.txt").symlink_to("a.txt")
-    assert everything(TextFiles(str(texts))) == b"textsother"
+    assert everything(TextFiles(str(texts))) == b"texts\0other\0"
     with pytest.raises(UserError, match="is a symlink loop: .*/texts/itself links to a folder that contains it"):
         TextFiles(f"{texts}/**/*.txt")
     (texts / "itself").unlink()
-    assert everything(TextFiles(f"{texts}/**/*.txt")) == b"textsother"
+    assert everything(TextFiles(f"{texts}/**/*.txt")) == b"texts\0other\0"

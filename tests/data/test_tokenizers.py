@@ -1,5 +1,6 @@
 """Tokens stand for the text, byte for byte."""
 
+import itertools
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.data.tokenizers import BytePairs, Bytes, smallest_dtype
+from posenc.data.tokenizers import PIECE, BytePairs, Bytes, _pieces, smallest_dtype
 from posenc.errors import UserError
 
 TEXT = ("In the beginning God created the heaven and the earth. été 東京\n" * 50 + "\0").encode()
@@ -36,15 +37,36 @@ def test_text_survives_byte_pairs_and_every_byte_is_counted(pairs, text):
     assert pairs.byte_lengths()[tokens].sum() == len(text.encode())
 
 
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=300))
+@given(st.lists(st.text().map(lambda text: f"{text}\0".encode()), min_size=1, max_size=300))
 def test_documents_encoded_in_parallel_have_the_tokens_of_each_alone(pairs, documents):
-    together = np.concatenate(list(pairs.encode(document.encode() for document in documents)))
-    assert np.array_equal(together, np.concatenate([encoded(pairs, document.encode()) for document in documents]))
+    together = np.concatenate(list(pairs.encode(documents)))
+    assert np.array_equal(together, np.concatenate([encoded(pairs, document) for document in documents]))
 
 
-def test_a_chunk_of_many_lines_keeps_every_line(pairs):
-    text = "".join(f"{number}\n" for number in range(1000))
-    assert pairs.decode(encoded(pairs, text.encode())) == text
+@given(st.text("a é東\n\0", min_size=1), st.integers(1, 99), st.lists(st.integers(0, 500_000), max_size=9).map(sorted))
+def test_tokens_and_vocabulary_depend_on_the_text_and_not_on_its_chunks(part, times, cuts):
+    text = part * (1000 * times // len(part) + 1)
+    ends = [0, *(min(cut, len(text)) for cut in cuts), len(text)]
+    chunks = [text[first:end].encode() for first, end in itertools.pairwise(ends)]
+    pieces = list(_pieces(chunks))
+    assert pieces == list(_pieces([text.encode()]))
+    assert "".join(pieces) == text
+    assert max(len(piece.encode()) for piece in pieces) <= 2 * PIECE
+
+
+def test_a_piece_ends_after_a_document_or_a_line_and_else_before_a_word():
+    long = "a" * PIECE
+    assert next(_pieces([f"{long} b\nc\0d{long}".encode()])) == f"{long} b\nc\0"
+    assert next(_pieces([f"{long} b\nc{long}".encode()])) == f"{long} b\n"
+    assert next(_pieces([f"{long} b{long}".encode()])) == long
+    assert next(_pieces([("b" + "é" * PIECE).encode()])) == "b" + "é" * (PIECE // 2)
+
+
+def test_no_token_but_the_end_of_a_document_contains_it():
+    tokenizer = BytePairs(270)
+    tokenizer.train([b"x.!\0. y\0" * 99 + b" abcdefghijklmnop" * 9])
+    vocabulary = json.loads(tokenizer.to_json())["model"]["vocab"]
+    assert [token for token in vocabulary if "Ā" in token] == ["Ā"]  # the byte 0 in byte-level BPE
 
 
 def test_the_end_of_a_document_is_a_token_of_its_own_whatever_is_before_it():

@@ -149,9 +149,12 @@ def test_a_masked_model_reads_one_token_more_than_the_tokenizer_has_and_sees_bot
     [
         (
             {"mask_replace_prob": 0.9, "random_replace_prob": 0.11},
-            "random_replace_prob=0.11 must be between 0 and 1 - mask_replace_prob=0.1",
+            "random_replace_prob=0.11 must be between 0 and 0.1, since mask_replace_prob=0.9",
         ),
-        ({"random_replace_prob": 0.3}, "random_replace_prob=0.3 must be between 0 and 1 - mask_replace_prob=0.2"),
+        (
+            {"random_replace_prob": 0.3},
+            "random_replace_prob=0.3 must be between 0 and 0.2, since mask_replace_prob=0.8",
+        ),
     ],
 )
 def test_impossible_probabilities_are_refused(arguments, sentence):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posenc.bounds import PositiveInt
-from posenc.data.readers import END, below, encoded, find_files, has_lines, read_file, suffixes
+from posenc.data.readers import END, below, character_from, encoded, find_files, has_lines, read_file, suffixes
 from posenc.errors import UserError, first_line, needed_for
 from posenc.storage.reading import open_regular
 
@@ -40,7 +40,12 @@ def digest(*parts: object) -> str:
 
 
 def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split a stream into (part, bytes): part i ends at the first mark at or after byte cuts[i]."""
+    """Split a stream into (part, bytes): part i ends at the first mark at or after byte cuts[i].
+
+    Args:
+        chunks: UTF-8, each of whole characters.
+        mark: b"" for a split between any two characters.
+    """
     remaining = list(cuts)
     part = position = 0
     for chunk in chunks:
@@ -48,7 +53,7 @@ def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> I
             found = chunk.find(mark, max(0, int(remaining[0]) - position - len(mark)))
             if found < 0:
                 break
-            end = found + len(mark)
+            end = character_from(chunk, found + len(mark))
             yield part, chunk[:end]
             chunk, position, part = chunk[end:], position + end, part + 1
             remaining.pop(0)
@@ -63,11 +68,11 @@ class Survey:
     sha256: str
     size: int
     mark: bytes
-    """Separator at which it is split: the end of a document, otherwise of a line, otherwise of a word."""
+    """Separator at which it is split: the end of a document, otherwise of a line, of a word, or b""."""
 
 
 class _Cut:
-    """A corpus that is one text, split by position between documents, lines or words."""
+    """A corpus that is one text, split by position between documents, lines, words or characters."""
 
     def chunks(self) -> Iterator[bytes]:
         raise NotImplementedError
@@ -81,7 +86,7 @@ class _Cut:
             checksum.update(chunk)
             size += len(chunk)
             marks = {mark: count + chunk.count(mark) for mark, count in marks.items()}
-        return Survey(checksum.hexdigest(), size, next((mark for mark, count in marks.items() if count >= 20), b" "))
+        return Survey(checksum.hexdigest(), size, next((mark for mark, count in marks.items() if count >= 20), b""))
 
     def stream(self, split: str) -> Iterator[bytes]:
         cuts = [cut * self.survey.size for cut in CUTS]
@@ -114,7 +119,7 @@ class TextFiles(_Cut):
 
     Args:
         field: the key or column with a document's text (.jsonl, .parquet).
-        separator: the line that ends a document (.txt); None if a file is one text.
+        separator: the line that ends a document (.txt); None if each file is one.
 
     Raises:
         UserError: if there are no such files, or, when they are read, there are .txt files and none has the separator.
@@ -137,7 +142,7 @@ class TextFiles(_Cut):
                 separated = separated or (END in chunk and has_lines(file))
                 last = chunk or last
                 yield chunk
-            if self.separator is not None and not last.endswith(END):
+            if (self.separator is not None or len(self.files) > 1) and not last.endswith(END):
                 yield END  # so that the next file does not continue this one's last document
             if _state(file) != state:
                 raise UserError(f"{file} changed while it was being read: start again")
@@ -161,6 +166,7 @@ class Hub:
     Args:
         path: its name on the Hub, or a local folder.
         name: its configuration.
+        data_dir: the folder with its files; None for all.
         revision: branch or commit; None for the default branch. The text of a branch may change without changing the
             fingerprint, that of a commit may not.
         field: the column with the text.
@@ -170,6 +176,7 @@ class Hub:
 
     path: str
     name: str | None = None
+    data_dir: str | None = None
     revision: str | None = None
     field: str = "text"
     streaming: bool = False
@@ -194,20 +201,27 @@ class Hub:
         return END if self.documents else b""
 
     def rows(self, split: str) -> Iterator[bytes]:
-        """The rows of one of the dataset's splits.
+        """The rows of one of the dataset's splits that have text; a NUL, which would end a document, is a space.
 
         Raises:
             UserError: if the dataset cannot be loaded, or has no such column.
         """
         for row in self._loaded(split):
-            yield _text_of(row, self.field, self.path) + self.end
+            text = _text_of(row, self.field, self.path)
+            if text is not None:
+                yield encoded(text.replace("\0", " "), f"a row of {self.path}") + self.end
 
     def _loaded(self, split: str) -> Iterator[dict[str, Any]]:
         with needed_for(f"data.path={self.path}"):
             import datasets
         try:
             yield from datasets.load_dataset(
-                self.path, self.name, split=split, revision=self.revision, streaming=self.streaming
+                self.path,
+                self.name,
+                data_dir=self.data_dir,
+                split=split,
+                revision=self.revision,
+                streaming=self.streaming,
             )
         except Exception as error:  # the Hub's errors have no common base class
             raise UserError(f"data.path={self.path} cannot be loaded: {first_line(error)}") from error
@@ -218,13 +232,13 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _text_of(row: dict[str, Any], field: str, path: str) -> bytes:
+def _text_of(row: dict[str, Any], field: str, path: str) -> str | None:
     if field not in row:
         raise UserError(f"data.field={field} is not a column of {path}, which has {', '.join(row)}")
     text = row[field]
     if not isinstance(text, str | None):
         raise UserError(f"data.field={field} of {path} contains {type(text).__name__}, not text")
-    return encoded(text or "", f"a row of {path}")
+    return text
 
 
 class HubCut(Hub, _Cut):

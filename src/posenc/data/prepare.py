@@ -31,7 +31,7 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
     """
     if tokenizer.trainable:
         _load_or_train(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{corpus.fingerprint()}")
-    # The shorter split first: if it is too short, nothing has been written yet.
+    # The shorter split first: if it is too short, the training split is not tokenised.
     valid, train = (open_split(corpus, tokenizer, cache, title, split, context, window) for split in ("valid", "train"))
     return Prepared(train, valid)
 
@@ -79,7 +79,10 @@ def _not_empty(chunks: Iterable[bytes], split: str) -> Iterator[bytes]:
         empty = False
         yield chunk
     if empty:
-        raise UserError(f"the corpus has no text in its {SPLIT_NAMES[split]} split: it is empty or too short to split")
+        raise UserError(
+            f"the corpus has no text in its {SPLIT_NAMES[split]} split: "
+            "it is empty, too short to split, or its last document is too long"
+        )
 
 
 def _load_or_train(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> None:

@@ -185,6 +185,13 @@ def _read_jsonl(file: Path, field: str, separator: str | None) -> Iterator[bytes
         yield b"".join(encoded(_json_text(line, field, where), where) + END for line, where in lines if line.strip())
 
 
+def character_from(text: bytes | bytearray, start: int) -> int:
+    """The position of the first character of a UTF-8 text that begins at `start` or after it."""
+    while start < len(text) and text[start] & 0xC0 == 0x80:  # continues a character
+        start += 1
+    return start
+
+
 def encoded(text: str, where: str) -> bytes:
     """A document as UTF-8.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from annotated_types import Gt, Lt
 
-from posenc.data.readers import END
+from posenc.data.readers import END, character_from
 from posenc.errors import UserError, first_line, needed_for
 from posenc.storage.atomic import atomic_write
 from posenc.storage.reading import read_text
@@ -20,10 +20,10 @@ MAX_BYTES = 2**28
 """Maximum size of that file; 2**20 tokens need about 2**26."""
 
 IN_PARALLEL = 128
-"""Pieces of text that are encoded in parallel: documents of a hub's dataset, or parts of a larger text."""
+"""Pieces of text that are encoded in parallel."""
 
-LINES = 256
-"""Lines in a piece, at most."""
+PIECE = 1 << 15
+"""Bytes in a piece of text, at least; twice as many at most."""
 
 
 class Tokenizer(Protocol):
@@ -156,7 +156,7 @@ class BytePairs:
         return f"bpe{self.vocab_size}"
 
     def fingerprint(self) -> str:
-        return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
+        return hashlib.sha256(f"{PIECE} {self._tokenizer.to_str()}".encode()).hexdigest()
 
     def train(self, text: Iterable[bytes]) -> None:
         """Train the merges.
@@ -175,7 +175,8 @@ class BytePairs:
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(map(bytes.decode, text), trainer)
+        documents = (part for piece in _pieces(text) for part in piece.split(END.decode()))  # no merge contains END
+        tokenizer.train_from_iterator(documents, trainer)
         if tokenizer.get_vocab_size() < self.vocab_size:
             raise UserError(
                 f"tokenizer.vocab_size={self.vocab_size} is more than the training text supports: "
@@ -209,7 +210,7 @@ class BytePairs:
 
     def encode(self, text: Iterable[bytes]) -> Iterator[np.ndarray]:
         dtype = smallest_dtype(self.vocab_size)
-        pieces = (piece for chunk in text for piece in _pieces(chunk.decode()))
+        pieces = _pieces(text)
         while batch := list(itertools.islice(pieces, IN_PARALLEL)):
             encoded = self._tokenizer.encode_batch_fast(batch)
             yield np.concatenate([np.array(piece.ids, dtype=dtype) for piece in encoded])
@@ -225,7 +226,23 @@ class BytePairs:
         return self._tokenizer.to_str()
 
 
-def _pieces(chunk: str) -> Iterator[str]:
-    """A chunk of text in pieces, which end at line ends."""
-    lines = chunk.splitlines(keepends=True)
-    return ("".join(lines[first : first + LINES]) for first in range(0, len(lines), LINES))
+def _pieces(text: Iterable[bytes]) -> Iterator[str]:
+    """Chunks of text -> pieces, whose borders follow from the text alone, not from its chunks: a token ends at each."""
+    left = bytearray()
+    for chunk in text:
+        left += chunk
+        while len(left) > 2 * PIECE:
+            end = _end_of_piece(left)
+            yield left[:end].decode()
+            del left[:end]
+    if left:
+        yield left.decode()
+
+
+def _end_of_piece(text: bytearray) -> int:
+    """After a document or a line, else before a word, else between two characters."""
+    for mark, length in ((END, 1), (b"\n", 1), (b" ", 0)):
+        found = text.find(mark, PIECE, 2 * PIECE)
+        if found >= 0:
+            return found + length
+    return character_from(text, PIECE)

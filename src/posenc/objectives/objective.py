@@ -171,8 +171,8 @@ class Masked:
     ) -> None:
         if not 0 <= random_replace_prob <= round(1 - mask_replace_prob, 9):
             raise ValueError(
-                f"random_replace_prob={random_replace_prob} must be between 0 and "
-                f"1 - mask_replace_prob={1 - mask_replace_prob:g}"
+                f"random_replace_prob={random_replace_prob} must be between 0 and {1 - mask_replace_prob:g}, "
+                f"since mask_replace_prob={mask_replace_prob}"
             )
         self.mask_token = vocab_size
         self.vocab_size = vocab_size + 1

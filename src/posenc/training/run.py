@@ -36,7 +36,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         The run's summary.
 
     Raises:
-        UserError: if the configuration or the corpus is invalid; nothing has been written in that case.
+        UserError: if the configuration or the corpus is invalid; nothing but caches has been written in that case.
         RunError: if training fails: out of memory, disk full, a loss that is NaN or infinite.
         Stopped: after a signal.
     """
