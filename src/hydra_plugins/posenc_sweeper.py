@@ -20,7 +20,7 @@ from posenc.config.overrides import parsed, values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.sweeps.callback import RUNS
-from posenc.sweeps.jobs import SWEPT_KEYS, check_configurations
+from posenc.sweeps.jobs import SWEPT_KEYS, check_jobs
 
 
 class BestAgainstBest(Sweeper):
@@ -67,7 +67,7 @@ class BestAgainstBest(Sweeper):
         assert self.launcher is not None
         schemes, seeds, fixed = self._requested(arguments)
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
-        check_configurations(self._composed([*fixed, *_as_arguments(trial)]) for trial in trials)
+        check_jobs(self._composed([*fixed, *_as_arguments(trial)]) for trial in trials)
         folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))

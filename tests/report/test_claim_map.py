@@ -10,8 +10,7 @@ from posenc.analysis.run_key import SEARCH
 from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report.claim_map import write_up
-from posenc.report.claim_map_levels import levels
-from posenc.report.claim_map_tables import on_test_split, one_factor, schemes, table
+from posenc.report.claim_map_tables import levels, on_test_split, one_factor, schemes, table
 from posenc.report.spread import spread, spread_of_ratio
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.analysis.test_held_out import evaluated

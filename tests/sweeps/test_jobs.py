@@ -7,13 +7,13 @@ import torch
 
 from posenc.positions import Rotary
 from posenc.sweeps import jobs
-from posenc.sweeps.jobs import check_jobs
+from posenc.sweeps.jobs import check_jobs, configurations
 from tests.conftest import CONF
 
 
 def test_a_swept_experiment_s_own_sweep_is_not_part_of_it():
     """Linear attention, of the second experiment, does not support all schemes over which the first one sweeps."""
-    check_jobs(["-m", "experiment=schemes,roformer_performer_tiny", "name=both"], CONF)
+    check_jobs(configurations(["-m", "experiment=schemes,roformer_performer_tiny", "name=both"], CONF))
 
 
 def test_a_scheme_that_reads_its_tensors_is_checked_by_its_job(monkeypatch):
@@ -25,14 +25,14 @@ def test_a_scheme_that_reads_its_tensors_is_checked_by_its_job(monkeypatch):
         torch.arange(4).numpy()  # has no values where the check builds the scheme
 
     monkeypatch.setattr(Rotary, "__init__", reading)
-    check_jobs(["-m", "pos=none,rope"], CONF)
+    check_jobs(configurations(["-m", "pos=none,rope"], CONF))
 
 
 @pytest.mark.parametrize(
     ("swept", "built"), [("seed=0,1,2", 1), ("seed=0,1 pos=none,rope", 2), ("optim.lr=1,2 seed=3", 2)]
 )
 def test_jobs_that_differ_in_their_seed_are_built_once(swept, built, monkeypatch):
-    configurations: list[object] = []
-    monkeypatch.setattr(jobs, "_build", configurations.append)
-    check_jobs(["-m", *swept.split()], CONF)
-    assert len(configurations) == built
+    models: list[object] = []
+    monkeypatch.setattr(jobs, "_build", models.append)
+    check_jobs(configurations(["-m", *swept.split()], CONF))
+    assert len(models) == built

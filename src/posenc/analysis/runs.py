@@ -1,8 +1,9 @@
 """One run, read from its directory or from elsewhere, in the form in which runs are compared."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,40 +100,37 @@ def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, 
         found = at_any_depth(folder, unreadable)
         directories += found
         left_out += unreadable or ([] if found else [f"no runs in {folder}"])
-    runs, _, notices = sort_out(read_runs(directories))
+    runs, _, notices = read_runs((str(directory), partial(read_run, directory)) for directory in directories)
     return tuple(run for run in runs if run.finished), (*left_out, *notices)
 
 
-def sort_out(attempts: Iterator[Run | str]) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
-    """The valid runs, the diverged ones, and a notice for each that was left out."""
+def read_runs(
+    readers: Iterable[tuple[str, Callable[[], Run]]],
+) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[str, ...]]:
+    """The valid runs, the diverged ones, and a notice for each that was left out.
+
+    Args:
+        readers: the name of each run in a notice, and what reads it.
+    """
     runs: list[Run] = []
     diverged, notices = [], []
-    for attempt in attempts:
-        if isinstance(attempt, str):
-            notices.append(attempt)
-            continue
-        lost = ~(np.abs(attempt.curve["val_loss"]) < DIVERGED)  # NaN compares false
-        if lost.any():
-            step = int(attempt.curve["step"][lost][0])
-            value = attempt.curve["val_loss"][lost][0]
-            notices.append(
-                f"{attempt.name} diverged: its loss is {value} from step {step} on; left out ({attempt.source})"
-            )
-            diverged.append(attempt)
-        else:
-            runs.append(attempt)
-    return tuple(runs), tuple(diverged), tuple(notices)
-
-
-def read_runs(directories: list[Path]) -> Iterator[Run | str]:
-    """The run in each directory, or a notice why it is left out."""
-    for directory in directories:
+    for source, read in readers:
         try:
-            yield _read_run(directory)
+            run = read()
         except UserError as error:
-            yield f"{error}; left out"
-        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
-            yield f"{directory} cannot be read ({type(error).__name__}: {first_line(error)}); left out"
+            notices.append(f"{error}; left out")
+            continue
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            notices.append(f"{source} cannot be read ({type(error).__name__}: {first_line(error)}); left out")
+            continue
+        lost = ~(np.abs(run.curve["val_loss"]) < DIVERGED)  # NaN compares false
+        if lost.any():
+            step, value = int(run.curve["step"][lost][0]), run.curve["val_loss"][lost][0]
+            notices.append(f"{run.name} diverged: its loss is {value} from step {step} on; left out ({run.source})")
+            diverged.append(run)
+        else:
+            runs.append(run)
+    return tuple(runs), tuple(diverged), tuple(notices)
 
 
 class _Config(TypedDict):
@@ -144,14 +142,23 @@ class _Config(TypedDict):
     steps: Annotated[int, Ge(1), Lt(10**9)]
 
 
-def _read_run(directory: Path) -> Run:
-    config = read_mapping(directory / "config.yaml")
-    measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
-    if not measured:
-        raise UserError(f"{directory} has no validation yet")
-    finished = directory / "summary.json"
-    summary = read_mapping(finished) if finished.exists() else None
-    return run_of(str(directory), config, measured, summary, _heads(directory / "attention.csv"))
+def read_run(directory: Path) -> Run:
+    """The run in a directory.
+
+    Raises:
+        UserError: if a file cannot be read, or the run has no validation yet.
+    """
+    try:
+        config = read_mapping(directory / "config.yaml")
+        measured = [row for row in read_numbers(directory / "metrics.csv") if "val_loss" in row]
+        if not measured:
+            raise UserError(f"{directory} has no validation yet")
+        finished = directory / "summary.json"
+        summary = read_mapping(finished) if finished.exists() else None
+        heads = _heads(directory / "attention.csv")
+    except OSError as error:  # of `exists`
+        raise UserError(f"{directory} cannot be read: {error.strerror}") from error
+    return run_of(str(directory), config, measured, summary, heads)
 
 
 def _heads(file: Path) -> tuple[Mapping[str, float], ...]:

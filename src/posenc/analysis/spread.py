@@ -23,12 +23,6 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
     return (math.sqrt(squares / freedom), freedom) if freedom else (math.nan, 0)
 
 
-def interval_of(value: float, sd: float, freedom: int, seeds: int) -> tuple[float, float]:
-    """The 95 % interval of a mean over seeds, from an SD with so many degrees of freedom."""
-    margin = half_width(sd / math.sqrt(seeds), freedom)
-    return value - margin, value + margin
-
-
 def seeds_needed(sd: float, margin: float) -> int:
     """The number of seeds for which the 95 % interval of a mean is at most +- margin, for values with this SD."""
     # The normal quantile is below Student's, so that this is a lower bound, and close to the number where it is large.

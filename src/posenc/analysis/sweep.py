@@ -3,14 +3,15 @@
 import itertools
 import os
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Required, TypeVar
 
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.analysis.runs import Run, at_any_depth, read_runs, sort_out
+from posenc.analysis.runs import Run, at_any_depth, read_run, read_runs
 from posenc.config.schema import canonical
 from posenc.errors import UserError
 from posenc.storage.failed_jobs import failed_jobs
@@ -64,17 +65,23 @@ def read_folder(folder: Path) -> Sweep:
         known = sorted({str(run.parents[1]) for run in at_any_depth(folder, [])})
         hint = f"; found {', '.join(known)}" if known else "; train some first, with -m pos=..."
         raise UserError(f"no runs in {folder}{hint}")
-    runs, diverged, notices = sort_out(read_runs(directories))
-    tried, command, others = _notes(folder, {str(Path(run.source).absolute()) for run in diverged})
-    notices = (*unreadable, *notices, *others)
+    runs, diverged, left_out = read_runs((str(directory), partial(read_run, directory)) for directory in directories)
+    notices = [*unreadable, *left_out]
+    tried: tuple[Mapping[str, Any], ...] = _attempt(partial(_search, folder / "search.json"), (), notices)
+    command = _attempt(partial(_command, folder / "multirun.yaml"), "", notices)
+    failed: list[dict[str, str]] = _attempt(partial(failed_jobs, folder), [], notices)
+    lost = {str(Path(run.source).absolute()) for run in diverged}  # these have a notice
+    notices += [
+        f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed if job["run"] not in lost
+    ]
     if tried:
         runs, superseded = _best_only(runs, tried)
         notices += superseded
     if not runs:
         raise UserError(f"no run in {folder} can be read yet: {'; '.join(notices)}")
-    runs, distrusted = _with_lengths(runs)
-    notices += distrusted
-    return Sweep(folder.resolve().name, runs, notices, diverged, tried, command, str(folder))
+    lengths = [_attempt(partial(read, Path(run.source), run.setting.get("context")), None, notices) for run in runs]
+    runs = tuple(replace(run, lengths=of_run) for run, of_run in zip(runs, lengths, strict=True))
+    return Sweep(folder.resolve().name, runs, tuple(notices), diverged, tried, command, str(folder))
 
 
 def _folders_in(folder: Path, unreadable: list[str]) -> list[Path]:
@@ -88,26 +95,13 @@ def _folders_in(folder: Path, unreadable: list[str]) -> list[Path]:
         return []
 
 
-def _notes(folder: Path, diverged: Collection[str]) -> tuple[tuple[Mapping[str, Any], ...], str, tuple[str, ...]]:
-    """The trials of a search, the command of the last sweep, and notices of unreadable files and failed jobs.
-
-    Jobs whose runs diverged are left out: these have a notice of their own.
-    """
-    notices: list[str] = []
-
-    def attempt(read: Callable[[Path], _T], file: Path, instead: _T) -> _T:
-        try:
-            return read(file)
-        except UserError as error:
-            notices.append(str(error))
-            return instead
-
-    tried: tuple[Mapping[str, Any], ...] = attempt(_search, folder / "search.json", ())
-    command = attempt(_command, folder / "multirun.yaml", "")
-    failed: list[dict[str, str]] = attempt(failed_jobs, folder, [])
-    others = [job for job in failed if job["run"] not in diverged]
-    notices += [f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in others]
-    return tried, command, tuple(notices)
+def _attempt(read: Callable[[], _T], instead: _T, notices: list[str]) -> _T:
+    """What `read` returns; if its file cannot be read, `instead`, and a notice."""
+    try:
+        return read()
+    except UserError as error:
+        notices.append(str(error))
+        return instead
 
 
 class _Trial(TypedDict, total=False):
@@ -127,18 +121,6 @@ def _search(file: Path) -> tuple[Mapping[str, Any], ...]:
     trials = read_json(file)
     check_types(file, trials, list[_Trial])
     return tuple(trials)
-
-
-def _with_lengths(runs: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """The runs with their evaluation in longer windows, and a notice for each invalid file."""
-    evaluated, notices = [], []
-    for run in runs:
-        try:
-            evaluated.append(replace(run, lengths=read(Path(run.source), run.setting.get("context"))))
-        except UserError as error:
-            evaluated.append(run)
-            notices.append(str(error))
-    return tuple(evaluated), tuple(notices)
 
 
 def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:

@@ -1,12 +1,12 @@
 """Reads runs from W&B's server, for sweeps that ran elsewhere."""
 
-import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from posenc.analysis.runs import AXES, MEASURES, Run, run_of, sort_out
+from posenc.analysis.runs import AXES, MEASURES, Run, read_runs, run_of
 from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError, first_line, missing_package
 from posenc.storage.run_directory import Summary
@@ -59,7 +59,8 @@ def read_group(entity: str, project: str, group: str, timeout: float = TIMEOUT) 
     with wandb_errors(f"{entity}/{project}"):
         client = public_api(timeout)
         found = within(timeout, lambda: list(client.runs(f"{entity}/{project}", filters={"group": group})))
-        runs, diverged, notices = sort_out(_attempts(found, timeout))
+        readers = ((run.name, partial(within, timeout, partial(_read_run, run))) for run in found)
+        runs, diverged, notices = read_runs(readers)
     if not runs:
         why = f": {'; '.join(notices)}" if notices else ""
         raise UserError(f"no runs in group {group} of {entity}/{project} on W&B{why}")
@@ -77,22 +78,12 @@ def public_api(timeout: float) -> Any:
     return within(timeout, lambda: wandb.Api(timeout=max(1, int(timeout))))
 
 
-def _attempts(found: list[Any], timeout: float) -> Iterator[Run | str]:
-    for run in found:
-        try:
-            yield within(timeout, functools.partial(_read_run, run))
-        except UserError as error:
-            yield f"{error}; left out"
-        except (KeyError, TypeError, ValueError) as error:
-            yield f"{run.name} cannot be read ({type(error).__name__}: {error}); left out"
-
-
-def _read_run(run: Any) -> Run | str:
+def _read_run(run: Any) -> Run:
     rows = [
         row for row in map(from_wandb, run.scan_history()) if row.get("val_loss") is not None
     ]  # W&B returns NaN as text
     if not rows:
-        return f"{run.name} has no validation yet; left out"
+        raise UserError(f"{run.name} has no validation yet")
     rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice
     kept = [{key: row.get(key) for key in (*AXES, *MEASURES)} for row in sorted(rows, key=lambda row: row["step"])]
     summary = {key: _plain(value) for key, value in dict(run.summary).items() if key in Summary.__annotations__}

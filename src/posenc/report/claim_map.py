@@ -26,12 +26,10 @@ from posenc.report import figures, formatting, search
 from posenc.report.claim_map_copying import over_copying
 from posenc.report.claim_map_curves import within_runs
 from posenc.report.claim_map_figures import advantages
-from posenc.report.claim_map_levels import levels
 from posenc.report.claim_map_losses import losses
 from posenc.report.claim_map_reversals import reversed_order
-from posenc.report.claim_map_tables import on_test_split, one_factor, schemes, table
+from posenc.report.claim_map_tables import levels, on_test_split, one_factor, position_shares, schemes, table
 from posenc.report.copying import copying, distances, removed_heads
-from posenc.report.position_shares import position_shares
 from posenc.report.spread import spread, spread_of_ratio
 from posenc.report.validation_error import validation_error
 from posenc.storage.atomic import atomic_write

@@ -4,9 +4,10 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from posenc.analysis.claim_map import ARM, FAMILIES, Point, advantage
+from posenc.analysis.claim_map import ARM, BASELINE, FAMILIES, Point, advantage
 from posenc.analysis.convergence import mean
-from posenc.analysis.results import Result
+from posenc.analysis.levels import Level, level, levels_of_arm
+from posenc.analysis.results import Result, ShareRow, by_arm
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown, section
 
@@ -59,6 +60,54 @@ def _cells(point: Point, unit: int) -> tuple[str, ...]:
     fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
     gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
     return (f"{point.tokens:,}", _range(point.losses), *gap, fewer)
+
+
+def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]:
+    """The paragraphs on the levels that an arm's own budgets and n-gram models give, in Markdown.
+
+    Args:
+        backbone: the results of a corpus.
+        ngrams: losses by order.
+    """
+    of_arm = [("RoPE's final loss", found) for found in levels_of_arm(backbone, ARM, BASELINE)]
+    of_ngrams = [(f"{order}-gram model", level(backbone, ARM, BASELINE, loss)) for order, loss in ngrams.items()]
+    rows = [(name, *_of_level(found)) for name, found in (*of_arm, *of_ngrams) if found]
+    return section(
+        Table(("level", "loss", f"tokens of {ARM}", f"tokens of {BASELINE}", "ratio (95 % interval)"), rows),
+        "### Tokens to the same loss",
+        "N above asks for RoPE's tokens to the sinusoid's final loss. This table asks for the sinusoid's tokens, "
+        "interpolated between its budgets, to the final loss of each of RoPE's, and of both arms' tokens to the loss "
+        "of an n-gram model. 'over' marks a lower bound: the sinusoid does not reach the loss with its largest budget, "
+        "or RoPE reaches it with its smallest. Seeds without runs of the largest budgets are left out where they need "
+        "one.",
+    )
+
+
+def _of_level(found: Level) -> tuple[str, ...]:
+    """The cells; tokens and losses are means over seeds."""
+    loss, *tokens = (statistics.fmean(values.values()) for values in (found.losses, found.needed, found.baseline))
+    ratio = f"{'over ' * found.bound}{found.ratio.value:.2f}{formatting.bounds(found.ratio)}"
+    return (
+        f"{loss:.3f}",
+        *map(formatting.millions, tokens),
+        f"{ratio}, {formatting.seeds(found.ratio.seeds)}",
+    )
+
+
+def position_shares(rows: Sequence[ShareRow]) -> list[str]:
+    """The paragraphs on the runs of a corpus in shares.csv, one row per arm, in Markdown."""
+    cells = []
+    for runs in by_arm(rows):
+        one, seeds = runs[0], ", ".join(str(run.seed) for run in runs)
+        shares = (f"{statistics.fmean(of):.2f}" for of in zip(*((run.first, run.last) for run in runs), strict=True))
+        cells.append((one.setting, one.pos, one.scale, one.base, f"{one.lr:g}", f"{one.tokens:,}", seeds, *shares))
+    head = ("setting", "scheme", "amplitude", "base", "learning rate", "tokens", "seeds", "first", "last")
+    return section(
+        Table(head, cells),
+        "### Share of the position encoding",
+        "The share of the first norm's input variance that is due to an additive position encoding, at the first and "
+        "the last validation of a run, mean over seeds. `shares.csv` has that of each seed.",
+    )
 
 
 def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from posenc.analysis.arms import Arm, Threshold
+from posenc.analysis.arms import Threshold
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
 from posenc.analysis.runs import Run
@@ -50,7 +51,7 @@ def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **sho
     environment.filters["lines"] = lambda text: Markup("<br>").join(text.split("\n"))
     return environment.get_template(template).render(
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
-        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
+        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False, default=_as_list).replace("<", "\\u003c")),
         script=Markup("\n".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)),
         **shown,
     )
@@ -68,43 +69,27 @@ def _panel(panel: Panel, look: Mapping[str, Look]) -> dict[str, Any]:
             {
                 "name": arm.scheme,
                 **look[arm.scheme].on_a_page,
-                "mean": _means(arm),
-                "runs": [_curve(run) for run in arm.runs],
-                "speedup": _band(arm.speed_ups),
-                "lengths": _band(row.by_length) if (row := by_scheme.get(arm.scheme)) else None,
-                "positions": _band(row.by_position) if row else None,
+                "mean": {measure: _mean(over) for measure, over in arm.bands.items()},
+                "runs": [{"seed": run.seed, **run.curve} for run in arm.runs],
+                "speedup": vars(arm.speed_ups) if arm.speed_ups else None,
+                "lengths": vars(row.by_length) if (row := by_scheme.get(arm.scheme)) else None,
+                "positions": vars(row.by_position) if row else None,
             }
             for arm in panel.arms
         ],
     }
 
 
-def _means(arm: Arm) -> dict[str, Any]:
-    """Each measure's mean over each axis; None if it was not measured for every seed."""
-    return {
-        measure: {**{axis: _rounded(band.x) for axis, band in over.items()}, **_values(over["step"])}
-        if len(over["step"].x)
-        else None
-        for measure, over in arm.bands.items()
-    }
+def _mean(over: Mapping[str, Band]) -> dict[str, Any] | None:
+    """A measure's mean over each axis; None if it was not measured for every seed."""
+    step = over["step"]
+    axes = {axis: band.x for axis, band in over.items()}
+    return {**axes, "middle": step.middle, "low": step.low, "high": step.high} if len(step.x) else None
 
 
-def _band(curve: Band | None) -> dict[str, Any] | None:
-    return {"x": _rounded(curve.x), **_values(curve)} if curve else None
-
-
-def _values(curve: Band) -> dict[str, Any]:
-    """Without the axis."""
-    return {name: _rounded(values) for name, values in vars(curve).items() if name != "x"}
-
-
-def _curve(run: Run) -> dict[str, Any]:
-    values = {name: [x if np.isfinite(x) else None for x in _rounded(column)] for name, column in run.curve.items()}
-    return {"seed": run.seed, **values}
-
-
-def _rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in values]
+def _as_list(column: NDArray[np.float64]) -> list[float | None]:
+    """For JSON: 6 digits, and None where nothing was measured."""
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in column]
 
 
 def _alternative(panel: Panel) -> dict[str, str]:

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 
 from posenc.analysis.claim_map import Point, finite, off_plateau
+from posenc.analysis.convergence import half_width
 from posenc.analysis.results import Result
-from posenc.analysis.spread import interval_of, losses_by_arm, pooled_sd, seeds_needed
+from posenc.analysis.spread import losses_by_arm, pooled_sd, seeds_needed
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown
 
@@ -47,8 +48,9 @@ def spread_of_ratio(points: Sequence[Point]) -> list[str]:
     needed = " and ".join(f"{seeds_needed(sd, math.log(1 + margin))} for ± {margin:.0%}" for margin in (0.01, 0.05))
     intervals = []
     for point in known:
-        low, high = interval_of(math.log(point.advantage.value), sd, freedom, len(point.by_seed))
-        intervals.append(f"{math.exp(low):.2f} to {math.exp(high):.2f} ({formatting.millions(point.tokens)})")
+        factor = math.exp(half_width(sd / math.sqrt(len(point.by_seed)), freedom))
+        low, high = point.advantage.value / factor, point.advantage.value * factor
+        intervals.append(f"{low:.2f} to {high:.2f} ({formatting.millions(point.tokens)})")
     return [
         "SD of log N over seeds, pooled over the budgets where every seed has an N: "
         f"{sd:.3f} ({freedom} degrees of freedom). "

@@ -35,19 +35,7 @@ def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]
     return {override.key_or_group: override for override in parsed([*of_file, *task])}
 
 
-def check_jobs(arguments: Sequence[str], conf: Path) -> None:
-    """Check the values of a sweep's jobs, and that their corpora and models can be built.
-
-    All combinations of the swept choices are tried, with the first value of every other swept key, and with each other
-    value of one of them; of the seeds only the first, but for one combination.
-
-    Raises:
-        UserError: on the first job that cannot be trained.
-    """
-    check_configurations(_configurations(arguments, conf))
-
-
-def check_configurations(configurations: Iterable[DictConfig]) -> None:
+def check_jobs(configurations: Iterable[DictConfig]) -> None:
     """Check the values of some jobs, and build the corpora and models of those that differ in more than the seed.
 
     Raises:
@@ -63,8 +51,12 @@ def check_configurations(configurations: Iterable[DictConfig]) -> None:
             _build(values)
 
 
-def _configurations(arguments: Sequence[str], conf: Path) -> Iterator[DictConfig]:
-    """Those that `check_jobs` tries."""
+def configurations(arguments: Sequence[str], conf: Path) -> Iterator[DictConfig]:
+    """The configurations of a sweep's jobs to check.
+
+    All combinations of the swept choices, with the first value of every other swept key, and with each other value of
+    one of them; of the seeds only the first, but for one combination.
+    """
     given = parsed(arguments)
     fixed = [override.input_line or "" for override in given if not override.is_sweep_override()]
     overrides = overrides_of(with_hydra(conf, fixed), [override.input_line or "" for override in given])
