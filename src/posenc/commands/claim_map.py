@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.copying or given.heads or given.paired or given.test:
             measure_models(study, finished, given)
         if given.todo is None:
-            from posenc.report.claim_map import write
+            from posenc.report.claim_map.page import write
 
             if left_out := unplanned(study):
                 notice = f"No block of plan.yaml asks for these runs, which the map leaves out: {'; '.join(left_out)}"

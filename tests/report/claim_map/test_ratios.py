@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from posenc.analysis.claim_map import advantage
 from posenc.analysis.convergence import Estimate
-from posenc.report.claim_map_figures import PUBLISHED, advantages
+from posenc.report.claim_map.ratios import PUBLISHED, advantages
 from posenc.report.looks import LOOKS
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 

@@ -1,7 +1,7 @@
 """The table of position shares."""
 
 from posenc.analysis.results import ShareRow
-from posenc.report.claim_map_tables import position_shares
+from posenc.report.claim_map.tables import position_shares
 
 
 def share(seed, first, last, tokens=4096):

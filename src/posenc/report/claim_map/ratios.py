@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point, tokens_to
 from posenc.report import formatting
-from posenc.report.claim_map_losses import over_budgets
+from posenc.report.claim_map.losses import over_budgets
 from posenc.report.figures import DASHES, STYLE, label
 from posenc.report.looks import looks, titled
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from posenc.analysis.search import Trial, expected_best
-from posenc.report import search
+from posenc.report.claim_map import search
 
 TRIALS = {
     "rope": [Trial(0.006, "", "1000", 1.6, 2), Trial(0.003, "", "1000", 1.7, 1), Trial(0.012, "", "1000", 1.9, 1)],

@@ -9,9 +9,9 @@ from posenc.analysis.held_out import held_out
 from posenc.analysis.run_key import SEARCH
 from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study
-from posenc.report.claim_map import write_up
-from posenc.report.claim_map_tables import levels, on_test_split, one_factor, schemes, table
-from posenc.report.spread import spread, spread_of_ratio
+from posenc.report.claim_map.page import write_up
+from posenc.report.claim_map.spread import spread, spread_of_ratio
+from posenc.report.claim_map.tables import levels, on_test_split, one_factor, schemes, table
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.analysis.test_held_out import evaluated
 from tests.conftest import ROOT

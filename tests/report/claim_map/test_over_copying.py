@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.analysis.results import CopyingRow, Result
 from posenc.analysis.run_key import SEARCH
-from posenc.report.claim_map_copying import MARKERS, over_copying
+from posenc.report.claim_map.over_copying import MARKERS, over_copying
 from tests.analysis.test_claim_map import UNIT, backbone
 
 RUNS = [replace(run, base="1000" if run.pos == "rope" else "") for run in backbone()]

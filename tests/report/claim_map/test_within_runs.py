@@ -3,8 +3,8 @@
 import pytest
 
 from posenc.analysis.results import CurveRow
-from posenc.report.claim_map_curves import START, arms, within_runs
-from tests.report.test_claim_map_figures import points_of
+from posenc.report.claim_map.within_runs import START, arms, within_runs
+from tests.report.claim_map.test_ratios import points_of
 
 TOKENS = (1000, 2000, 8000)
 

@@ -22,16 +22,17 @@ from posenc.analysis.results import (
 )
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
-from posenc.report import figures, formatting, search
-from posenc.report.claim_map_copying import over_copying
-from posenc.report.claim_map_curves import within_runs
-from posenc.report.claim_map_figures import advantages
-from posenc.report.claim_map_losses import losses
-from posenc.report.claim_map_reversals import reversed_order
-from posenc.report.claim_map_tables import levels, on_test_split, one_factor, position_shares, schemes, table
-from posenc.report.copying import copying, distances, removed_heads
-from posenc.report.spread import spread, spread_of_ratio
-from posenc.report.validation_error import validation_error
+from posenc.report import figures, formatting
+from posenc.report.claim_map import search
+from posenc.report.claim_map.copying import copying, distances, removed_heads
+from posenc.report.claim_map.losses import losses
+from posenc.report.claim_map.over_copying import over_copying
+from posenc.report.claim_map.ratios import advantages
+from posenc.report.claim_map.reversals import reversed_order
+from posenc.report.claim_map.spread import spread, spread_of_ratio
+from posenc.report.claim_map.tables import levels, on_test_split, one_factor, position_shares, schemes, table
+from posenc.report.claim_map.validation_error import validation_error
+from posenc.report.claim_map.within_runs import within_runs
 from posenc.storage.atomic import atomic_write
 
 INTRODUCTION = """\

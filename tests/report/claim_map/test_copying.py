@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from posenc.analysis.results import CopyingRow
 from posenc.analysis.run_key import BACKBONE
-from posenc.report.copying import copying
+from posenc.report.claim_map.copying import copying
 
 OF_BYTES = CopyingRow(
     *("text", BACKBONE, "rope", 0, 4096, 0.003, "", "10000"),

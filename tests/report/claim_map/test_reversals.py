@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from posenc.analysis.claim_map import advantage
-from posenc.report.claim_map_losses import losses
-from posenc.report.claim_map_reversals import reversed_order
+from posenc.report.claim_map.losses import losses
+from posenc.report.claim_map.reversals import reversed_order
 from tests.analysis.test_claim_map import UNIT, backbone
-from tests.report.test_claim_map_losses import with_a_lower_rate
+from tests.report.claim_map.test_losses import with_a_lower_rate
 
 
 def panels(runs, alternatives=None, figure=reversed_order):

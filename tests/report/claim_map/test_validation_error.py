@@ -4,7 +4,7 @@ import pytest
 
 from posenc.analysis.results import BlockRow, Result, table
 from posenc.errors import UserError
-from posenc.report.validation_error import validation_error
+from posenc.report.claim_map.validation_error import validation_error
 from posenc.storage.csv_files import read_rows
 from tests.analysis.test_claim_map import UNIT, backbone
 

@@ -27,7 +27,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         points: N(D) of RoPE over the baseline; an arrow each, in the second panel.
         alternatives: runs with other hyperparameters or seeds, and of other schemes, by name. Those of these two are
             drawn hollow, beside the dots, in the second panel, but for the budgets in `from_reversal`, which are in
-            the figure of claim_map_reversals.
+            the figure of `reversals`.
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)

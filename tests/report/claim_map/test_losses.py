@@ -8,7 +8,7 @@ import pytest
 from matplotlib.text import Annotation, Text
 
 from posenc.analysis.claim_map import advantage, compared
-from posenc.report.claim_map_losses import losses
+from posenc.report.claim_map.losses import losses
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
 SLOWER = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]

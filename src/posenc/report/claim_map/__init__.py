@@ -1,0 +1,1 @@
+"""The page and the figures of the claim map."""
