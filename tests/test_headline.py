@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 from scipy.interpolate import PchipInterpolator
 
-from posenc.analysis.claim_map import FAMILIES, Point, advantage, finite, growth, shared, trend
-from posenc.analysis.convergence import reached, speed_up
+from posenc.analysis.claim_map import FAMILIES, Point, advantage, growth, shared, trend, with_ratio
+from posenc.analysis.convergence import first_reached, speed_up
 from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.levels import levels_of_arm
 from posenc.analysis.results import CopyingRow
@@ -46,8 +46,8 @@ def test_the_table_of_readme_has_every_budget_from_the_first_with_a_mean_ratio()
     stated = [
         [
             f"{point.tokens / 1e6:.{0 if point.tokens > 1e8 else 1}f}M",
-            f"{mean(point.losses.values()):.3f}",
-            f"{mean(point.own.values()):.3f}" if point.own else "–",
+            f"{mean(point.baseline_losses.values()):.3f}",
+            f"{mean(point.arm_losses.values()):.3f}" if point.arm_losses else "–",
             formatting.interval(point.advantage, 2) if point.advantage.interval else of_seeds(point),
         ]
         for point in points(CORPUS)[3:]
@@ -74,7 +74,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert "at 157M the ratio is given for each seed" in README
     gaps = [point.gap for point in (crossing, behind, longest) if point.gap is not None]
     assert "then {:.3f} with 59.0M, {:.3f} with 78.6M and {:.3f} with 157M.".format(*gaps) in RESULTS
-    ends = [listed(of.values(), 3) for of in (crossing.losses, crossing.own)]
+    ends = [listed(of.values(), 3) for of in (crossing.baseline_losses, crossing.arm_losses)]
     assert f"| 59.0M | {ends[0]} (seeds 0, 1, 2) | {ends[1]} | " in RESULTS
 
 
@@ -91,7 +91,8 @@ def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     tuned = "docs/tuning.md"
     assert f"the ratio at 39.3M [is {before.advantage.value:.2f}]({tuned}) {bounds}" in README
     lower = [
-        mean(old.values()) - mean(new.values()) for old, new in ((before.losses, now.losses), (before.own, now.own))
+        mean(old.values()) - mean(new.values())
+        for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
     ]
     assert f"the sinusoid ends [{lower[0]:.3f} nats lower](tuning.md) and RoPE {lower[1]:.3f}." in RESULTS
     assert (
@@ -127,7 +128,7 @@ def test_the_search_with_9_8m_tokens_is_stated_and_moves_neither_arm():
     )
     assert best.advantage.interval is not None
     low, high = best.advantage.interval
-    ends = [mean(of.values()) for point in (now, best) for of in (point.own, point.losses)]
+    ends = [mean(of.values()) for point in (now, best) for of in (point.arm_losses, point.baseline_losses)]
     of_rope, of_sinusoid = (f"{after - before:.3f}" for before, after in zip(ends[:2], ends[2:], strict=True))
     assert (
         f"these two settings end at {ends[2]:.3f} and {ends[3]:.3f}, {of_rope} and {of_sinusoid} above the arms"
@@ -160,7 +161,9 @@ def test_the_slope_of_the_ratio_and_how_well_a_line_fits_are_stated():
 
 
 def test_by_what_factor_the_ratio_changes_from_each_budget_to_the_next_is_stated():
-    now, former = (finite(advantage(runs, "rope", "sinusoidal")) for runs in (found(CORPUS)[0], at_settings_of_4_9m()))
+    now, former = (
+        with_ratio(advantage(runs, "rope", "sinusoidal")) for runs in (found(CORPUS)[0], at_settings_of_4_9m())
+    )
     factors = [growth(pair) for pair in itertools.pairwise(now)]
     assert [factor[0] for factor in factors if factor] == [9_830_400, 19_660_800, 39_321_600, 58_982_400]
     *others, last = (formatting.interval(factor[2], 2) for factor in factors if factor)
@@ -222,9 +225,9 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     assert min(min(point.by_seed.values()) for point in learned) > 1  # "is ahead with every seed"
     sinusoid = {point.tokens: point for point in points(CORPUS)}
     for point in learned:
-        losses = ", ".join(f"{loss:.3f}" for loss in point.losses.values())
+        losses = ", ".join(f"{loss:.3f}" for loss in point.baseline_losses.values())
         assert f"| {point.tokens / 1e6:.1f}M | {losses} | {point.gap:.3f} (" in RESULTS
-        below = [loss < sinusoid[point.tokens].losses[seed] for seed, loss in point.losses.items()]
+        below = [loss < sinusoid[point.tokens].baseline_losses[seed] for seed, loss in point.baseline_losses.items()]
         assert all(below) == (point.tokens == 19_660_800)  # "Only with 19.7M tokens does every seed"
 
 
@@ -233,8 +236,14 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     ratios, means = {}, {}
     for setting in STUDY.changes:
         for point in advantage([run for run in STUDY.on(CORPUS) if run.setting == setting], "rope", "sinusoidal"):
-            assert sorted(point.losses) == sorted(point.own) == (OF_BPE if setting == BPE else SEEDS)[point.tokens]
-            losses, own = (", ".join(f"{loss:.3f}" for loss in ends.values()) for ends in (point.losses, point.own))
+            assert (
+                sorted(point.baseline_losses)
+                == sorted(point.arm_losses)
+                == (OF_BPE if setting == BPE else SEEDS)[point.tokens]
+            )
+            losses, own = (
+                ", ".join(f"{loss:.3f}" for loss in ends.values()) for ends in (point.baseline_losses, point.arm_losses)
+            )
             assert re.search(rf"\| {re.escape(losses)}[^|]* \| {re.escape(own)}[^|]* \|", RESULTS), setting
             ratios[setting, point.tokens] = [*point.by_seed.values()]
             if not point.plateau and math.inf not in ratios[setting, point.tokens]:
@@ -279,7 +288,9 @@ def test_what_is_said_of_a_larger_model_is_in_its_results():
     steps, cells = [*curves["rope", "0"]], []
     for baseline in ("sinusoidal", "learned"):
         pairs = [[[*curves[pos, seed].values()] for pos in (baseline, "rope")] for seed in ("0", "1", "2")]
-        ratio = speed_up(*zip(*([reached(steps, loss, min(pair[0])) for loss in pair] for pair in pairs), strict=True))
+        ratio = speed_up(
+            *zip(*([first_reached(steps, loss, min(pair[0])) for loss in pair] for pair in pairs), strict=True)
+        )
         cells.append(formatting.interval(ratio, 2))
     assert f"| {' | '.join(cells)} |" in RESULTS
     assert ratio.interval is not None
@@ -299,7 +310,7 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
     both = advantage(backbone, "rope", "sinusoidal")
     for point in both:
         assert point.advantage.seeds == 1
-        losses = f"{point.losses[0]:.3f} | {point.own[0]:.3f} | {point.advantage.value:.2f}"
+        losses = f"{point.baseline_losses[0]:.3f} | {point.arm_losses[0]:.3f} | {point.advantage.value:.2f}"
         copied = f"{of['sinusoidal', point.tokens, 0]:.2f} | {of['rope', point.tokens, 0]:.2f}"
         assert f"| {point.tokens / 1e6:.1f}M | {losses} | {copied} |" in RESULTS
     first, second = (f"{point.advantage.value:.2f}" for point in both)
@@ -367,13 +378,16 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
         beyond.append(listed((trials[edge] for edge in at_edges if edge in trials), 3))
     assert f"the sinusoid ends at {beyond[0]}, RoPE at {beyond[1]}." in RESULTS
     sinusoid, rope = (
-        mean(old.values()) - mean(new.values()) for old, new in ((before.losses, now.losses), (before.own, now.own))
+        mean(old.values()) - mean(new.values())
+        for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
     )
     assert f"with three seeds the sinusoid gains {sinusoid:.3f} and RoPE {rope:.3f}." in RESULTS
     assert f"the gain of the trials, {listed(lower, 3)}, does not appear with other seeds." in RESULTS
     assert min(lower) > 0.01 > max(sinusoid, rope) > 0  # "a trial of each arm was over 0.01 nats lower"
-    assert f"the sinusoid's end at {listed(now.losses.values(), 3)}, in the mean {sinusoid:.3f} below" in RESULTS
-    assert f"RoPE's at {listed(now.own.values(), 3)}, {rope:.3f} below." in RESULTS
+    assert (
+        f"the sinusoid's end at {listed(now.baseline_losses.values(), 3)}, in the mean {sinusoid:.3f} below" in RESULTS
+    )
+    assert f"RoPE's at {listed(now.arm_losses.values(), 3)}, {rope:.3f} below." in RESULTS
     assert f"N is {now.advantage.value:.2f} instead of {before.advantage.value:.2f}, with a wider interval" in RESULTS
     assert before.advantage.interval is not None
     ratio = "{:.2f} ({:.2f} to {:.2f})".format(before.advantage.value, *before.advantage.interval)

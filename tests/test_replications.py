@@ -49,7 +49,9 @@ def test_the_replication_of_the_arms_tuned_at_39_3m_tokens_is_stated_with_every_
 
 def replicated(on_test: Point, on_validation: Point) -> str:
     """The cells of a replication: the losses on the test split, and N there and on validation."""
-    losses = (", ".join(f"{loss:.3f}" for loss in ends.values()) for ends in (on_test.losses, on_test.own))
+    losses = (
+        ", ".join(f"{loss:.3f}" for loss in ends.values()) for ends in (on_test.baseline_losses, on_test.arm_losses)
+    )
     ratios = (formatting.interval(point.advantage, 2) for point in (on_test, on_validation))
     return " | ".join([*losses, *ratios])
 

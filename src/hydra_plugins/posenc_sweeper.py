@@ -19,7 +19,7 @@ from posenc.config.command_line import folder_override
 from posenc.config.overrides import parsed, values_of
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
-from posenc.sweeps.callback import RUNS
+from posenc.sweeps.callback import JOB_COUNT
 from posenc.sweeps.jobs import SWEPT_KEYS, check_jobs
 
 
@@ -75,7 +75,7 @@ class BestAgainstBest(Sweeper):
         output = [folder_override("runs", folder), "name=search", folder_override("hydra.sweep.dir", folder)]
         jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *output] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
-        os.environ[RUNS] = str(len(jobs) + len(schemes) * len(seeds))
+        os.environ[JOB_COUNT] = str(len(jobs) + len(schemes) * len(seeds))
         os.environ[SWEPT_KEYS] = ",".join(["pos", *self.grid, "seed"])
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
         best = _best(trials, losses)

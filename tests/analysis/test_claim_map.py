@@ -9,11 +9,11 @@ from scipy import stats
 from posenc.analysis.claim_map import (
     Point,
     advantage,
-    finite,
     growth,
     off_plateau,
     tokens_to,
     trend,
+    with_ratio,
 )
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import Result, read_results, table
@@ -146,7 +146,7 @@ def test_a_seed_whose_arm_was_not_trained_as_long_as_the_baseline_has_no_n_there
     runs = [run for run in backbone() if (run.pos, run.seed) != ("rope", 2) or run.tokens <= 8 * UNIT]
     point = advantage(runs, "rope", "sinusoidal")[-1]
     assert point.tokens == 16 * UNIT
-    assert point.losses.keys() == point.by_seed.keys() == {0, 1}
+    assert point.baseline_losses.keys() == point.by_seed.keys() == {0, 1}
     assert (point.advantage.value, point.advantage.missed, point.below) == (pytest.approx(1.6), 0, 1)
 
 
@@ -169,8 +169,8 @@ def test_a_gap_is_that_of_the_seeds_that_both_arms_have_at_a_budget():
     runs = [replace(run, val_loss=2.4) if (run.pos, run.seed, run.tokens) == SLOW else run for run in backbone()]
     runs = [run for run in runs if (run.pos, run.seed, run.tokens) != ("rope", *SLOW[1:])]
     point = advantage(runs, "rope", "sinusoidal")[2]
-    assert point.losses.keys() == {0, 1, 2}
-    assert point.own.keys() == {0, 1}
+    assert point.baseline_losses.keys() == {0, 1, 2}
+    assert point.arm_losses.keys() == {0, 1}
     assert point.gap == pytest.approx(0.2 * math.log2(1.6))
 
 
@@ -198,7 +198,7 @@ def test_a_baseline_on_the_plateau_of_the_bigram_model_is_marked():
     points = advantage(runs, "rope", "sinusoidal")
     assert off_plateau(runs) == [run for run in runs if run.val_loss < 1.9]
     assert [point.plateau for point in points] == [True, True, False, False, False]
-    assert finite(points) == list(points[2:])
+    assert with_ratio(points) == list(points[2:])
 
 
 def test_one_seed_on_the_plateau_marks_the_budget():

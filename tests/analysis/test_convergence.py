@@ -10,45 +10,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from posenc.analysis.convergence import Estimate, bootstrap, level_at, mean, reached, speed_up, verdict
+from posenc.analysis.convergence import Estimate, bootstrap, first_reached, level_at, mean, speed_up, verdict
 
 STEPS = np.arange(10.0, 110.0, 10.0)
 losses = st.lists(st.floats(0.1, 10), min_size=10, max_size=10)
 
 
 def test_a_level_between_two_measurements_is_interpolated():
-    assert reached([10, 20, 30], [3.0, 2.0, 1.0], 1.25) == 27.5
-    assert reached([10, 20, 30], [3.0, 2.0, 1.0], 2.0) == 20
+    assert first_reached([10, 20, 30], [3.0, 2.0, 1.0], 1.25) == 27.5
+    assert first_reached([10, 20, 30], [3.0, 2.0, 1.0], 2.0) == 20
 
 
 def test_a_loss_that_rises_again_changes_nothing():
-    assert reached([10, 20, 30, 40], [3.0, 2.0, 2.9, 1.0], 2.5) == 15
-    assert reached([10, 20, 30, 40], [3.0, 2.0, 2.9, 1.0], 1.5) == 35  # from the lowest so far, 2.0 at step 30
+    assert first_reached([10, 20, 30, 40], [3.0, 2.0, 2.9, 1.0], 2.5) == 15
+    assert first_reached([10, 20, 30, 40], [3.0, 2.0, 2.9, 1.0], 1.5) == 35  # from the lowest so far, 2.0 at step 30
     assert level_at([10, 20, 30], [3.0, 2.0, 2.9], 30) == 2.0
 
 
 def test_a_level_that_is_never_reached_is_not_a_number_of_steps():
-    assert reached([10, 20], [3.0, 2.0], 1.9) == math.inf
+    assert first_reached([10, 20], [3.0, 2.0], 1.9) == math.inf
 
 
 def test_a_level_above_the_first_measurement_counts_as_reached_there():
-    assert reached([10, 20], [3.0, 2.0], 5.0) == 10
+    assert first_reached([10, 20], [3.0, 2.0], 5.0) == 10
 
 
 @given(losses, st.floats(0.1, 10), st.floats(0.1, 10))
 def test_a_lower_loss_is_never_reached_sooner(loss, one, other):
     low, high = sorted((one, other))
-    assert reached(STEPS, loss, low) >= reached(STEPS, loss, high)
+    assert first_reached(STEPS, loss, low) >= first_reached(STEPS, loss, high)
 
 
 @given(losses, st.floats(10, 100))
 def test_the_level_at_a_step_is_reached_by_that_step(loss, step):
-    assert reached(STEPS, loss, level_at(STEPS, loss, step) + 1e-9) <= step + 1e-6
+    assert first_reached(STEPS, loss, level_at(STEPS, loss, step) + 1e-9) <= step + 1e-6
 
 
 @given(losses, st.floats(0.1, 10), st.floats(0.5, 4))
 def test_a_curve_stretched_in_time_gets_there_later_by_as_much(loss, level, factor):
-    assert reached(factor * STEPS, loss, level) == pytest.approx(factor * reached(STEPS, loss, level))
+    assert first_reached(factor * STEPS, loss, level) == pytest.approx(factor * first_reached(STEPS, loss, level))
 
 
 def test_a_scheme_twice_as_fast_with_every_seed_is_twice_as_fast_without_doubt():

@@ -46,7 +46,7 @@ def test_an_alternative_of_either_arm_is_compared_at_its_own_seeds_and_budgets(p
         if (run.pos, run.seed, run.tokens) == (pos, 1, 16 * UNIT)
     ]
     (point,) = advantage_with(runs, found)
-    assert (point.tokens, list(point.losses)) == (16 * UNIT, [1])
+    assert (point.tokens, list(point.baseline_losses)) == (16 * UNIT, [1])
     (before,) = (one for one in advantage(runs, "rope", "sinusoidal") if one.tokens == 16 * UNIT)
     assert (point.by_seed[1] > before.by_seed[1]) == (pos == "rope")
 
@@ -56,6 +56,6 @@ def test_an_alternative_of_another_scheme_is_compared_in_place_of_the_baseline()
     learned = [replace(run, pos="learned") for run in runs if run.pos == "sinusoidal"]
     found = [replace(run, val_loss=run.val_loss * 0.99) for run in learned if run.tokens == 16 * UNIT]
     (point,) = advantage_with([*runs, *learned], found)
-    assert point.losses == {run.seed: run.val_loss for run in found}
+    assert point.baseline_losses == {run.seed: run.val_loss for run in found}
     before = advantage([*runs, *learned], "rope", "learned")[-1]
     assert point.advantage.value < before.advantage.value

@@ -161,7 +161,7 @@ def _losses(curves: Curves, step: float) -> list[float]:
 def _reached(curves: Curves, axis: str, levels: Sequence[float]) -> list[float]:
     """Steps or seconds to a loss for each seed."""
     pairs = zip(curves, levels, strict=True)
-    return [convergence.reached(curve[axis], curve["val_loss"], level) for curve, level in pairs]
+    return [convergence.first_reached(curve[axis], curve["val_loss"], level) for curve, level in pairs]
 
 
 def _threshold(fraction: float, levels: Sequence[float], theirs: Curves, ours: Curves) -> Threshold:

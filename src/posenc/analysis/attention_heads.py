@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc.analysis.arms import Arm
-from posenc.analysis.convergence import Estimate, mean, reached
+from posenc.analysis.convergence import Estimate, first_reached, mean
 from posenc.analysis.runs import Run
 
 SCORES = ("previous_token", "induction")
@@ -66,7 +66,7 @@ def ngram_baseline(runs: Iterable[Run]) -> NGramBaseline | None:
 
 def dropped(run: Run, floor: float) -> float:
     """The first step at which the loss is DROPPED below the n-gram baseline; infinite if never."""
-    return reached(run.curve["step"], run.curve["val_loss"], floor - DROPPED)
+    return first_reached(run.curve["step"], run.curve["val_loss"], floor - DROPPED)
 
 
 def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnalysis | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, half_width, reached, speed_up
+from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, first_reached, half_width, speed_up
 from posenc.analysis.results import Result
 from posenc.errors import UserError
 
@@ -38,33 +38,37 @@ class Point:
 
     Attributes:
         tokens: D.
-        losses: the baseline's final loss, by seed.
+        baseline_losses: the baseline's final loss, by seed.
         advantage: N(D), geometric mean over the seeds that both arms share; 0 if no budget of the arm reaches that
             loss, infinite if its smallest one does.
         by_seed: N(D) of each seed, 0 and infinite as above.
         above, below: bounds of N(D) where it is infinite or 0: D over the arm's smallest budget, and over its largest.
-        own: the arm's final loss at the same D, by seed, as far as it has been trained.
+        arm_losses: the arm's final loss at the same D, by seed, as far as it has been trained.
         plateau: whether the baseline is less than PLATEAU below the bigram model in any of these seeds.
     """
 
     tokens: int
-    losses: Mapping[int, float]
+    baseline_losses: Mapping[int, float]
     advantage: Estimate
     by_seed: Mapping[int, float]
     above: float
     below: float
-    own: Mapping[int, float]
+    arm_losses: Mapping[int, float]
     plateau: bool
 
     @property
     def loss(self) -> float:
         """The baseline's, mean over seeds."""
-        return float(np.mean(list(self.losses.values())))
+        return float(np.mean(list(self.baseline_losses.values())))
 
     @property
     def gap(self) -> float | None:
         """The baseline's loss minus the arm's, seed by seed, mean; None if no seed of the arm has a run of D tokens."""
-        return float(np.mean([self.losses[seed] - loss for seed, loss in self.own.items()])) if self.own else None
+        return (
+            float(np.mean([self.baseline_losses[seed] - loss for seed, loss in self.arm_losses.items()]))
+            if self.arm_losses
+            else None
+        )
 
     @property
     def has_ratio(self) -> bool:
@@ -90,7 +94,7 @@ def tokens_to(budgets: Mapping[int, float], loss: float) -> float:
     """
     tokens = sorted(budgets)
     losses = [budgets[size] for size in tokens]
-    return 0.0 if losses[0] < loss else math.exp(reached(np.log(tokens), losses, loss))
+    return 0.0 if losses[0] < loss else math.exp(first_reached(np.log(tokens), losses, loss))
 
 
 def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point, ...]:
@@ -169,7 +173,7 @@ def trend(points: Sequence[Point]) -> Trend | None:
 
     A seed without an N has it outside the arm's budgets: without that seed alone N would look flatter than it is.
     """
-    known = finite(points)
+    known = with_ratio(points)
     if len(known) < TREND_BUDGETS:
         return None
     seeds, tokens, n = np.array([(seed, p.tokens, value) for p in known for seed, value in p.by_seed.items()]).T
@@ -206,7 +210,7 @@ def _least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
 
 def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
     """The two largest budgets off the plateau where every seed has an N, and the ratio of these N, paired by seed."""
-    known = finite(points)[-2:]
+    known = with_ratio(points)[-2:]
     if len(known) < 2:
         return None
     before, after = known
@@ -217,7 +221,7 @@ def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:
     return before.tokens, after.tokens, ratio
 
 
-def finite(points: Sequence[Point]) -> list[Point]:
+def with_ratio(points: Sequence[Point]) -> list[Point]:
     """Those off the plateau at which every seed has an N."""
     return [point for point in points if point.has_ratio and not point.plateau]
 

@@ -33,7 +33,7 @@ def level_at(step: ArrayLike, loss: ArrayLike, at: float) -> float:
     return float(np.interp(at, np.asarray(step, float), _running_minimum(loss)))
 
 
-def reached(x: ArrayLike, loss: ArrayLike, level: float) -> float:
+def first_reached(x: ArrayLike, loss: ArrayLike, level: float) -> float:
     """Where the running minimum first falls to `level`, interpolated between measurements; infinite if it never does.
 
     A level above the first measurement counts as reached there.

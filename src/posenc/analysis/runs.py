@@ -81,7 +81,7 @@ class Run:
         return f"{self.scheme}, seed {self.seed}"
 
 
-def at_any_depth(folder: Path, notices: list[str]) -> list[Path]:
+def run_directories(folder: Path, notices: list[str]) -> list[Path]:
     """The run directories in a folder, recursively; adds a notice for each folder that cannot be read."""
 
     def unreadable(error: OSError) -> None:
@@ -97,7 +97,7 @@ def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, 
     left_out: list[str] = []
     for folder in folders:
         unreadable: list[str] = []
-        found = at_any_depth(folder, unreadable)
+        found = run_directories(folder, unreadable)
         directories += found
         left_out += unreadable or ([] if found else [f"no runs in {folder}"])
     runs, _, notices = read_runs((str(directory), partial(read_run, directory)) for directory in directories)

@@ -11,7 +11,7 @@ from typing import Any, Required, TypeVar
 
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.analysis.runs import Run, at_any_depth, read_run, read_runs
+from posenc.analysis.runs import Run, read_run, read_runs, run_directories
 from posenc.config.schema import canonical
 from posenc.errors import UserError
 from posenc.storage.failed_jobs import failed_jobs
@@ -62,7 +62,7 @@ def read_folder(folder: Path) -> Sweep:
     schemes = _folders_in(folder, unreadable)
     directories = [run for scheme in schemes for run in _folders_in(scheme, unreadable) if run.name.startswith("seed")]
     if not directories and not unreadable:
-        known = sorted({str(run.parents[1]) for run in at_any_depth(folder, [])})
+        known = sorted({str(run.parents[1]) for run in run_directories(folder, [])})
         hint = f"; found {', '.join(known)}" if known else "; train some first, with -m pos=..."
         raise UserError(f"no runs in {folder}{hint}")
     runs, diverged, left_out = read_runs((str(directory), partial(read_run, directory)) for directory in directories)

@@ -7,7 +7,7 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
-from posenc.analysis.convergence import Estimate, mean, reached, speed_up
+from posenc.analysis.convergence import Estimate, first_reached, mean, speed_up
 from posenc.analysis.results import AblationRow
 from posenc.analysis.study import Study
 from posenc.bounds import Positive
@@ -70,7 +70,7 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
         mean([arm[seed][1][-1] for seed in seeds]),
         mean([own - best for _, own, best in ends]),
         mean([own - start for start, own, _ in ends]),
-        tuple(math.exp(mean([math.log(reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
+        tuple(math.exp(mean([math.log(first_reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
     )
 
 
@@ -84,7 +84,7 @@ def share_of_advantage(arm: Curve, origin: Curve, reference: Curve) -> float:
 
 def steps_to_lowest(origin: Curve, *curves: Curve) -> list[float]:
     """The steps of each curve to the lowest loss of the origin."""
-    return [reached(*curve, min(origin[1])) for curve in curves]
+    return [first_reached(*curve, min(origin[1])) for curve in curves]
 
 
 @dataclass(frozen=True)

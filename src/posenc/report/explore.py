@@ -36,7 +36,7 @@ class _ReportRow(TypedDict):
     val_loss: FiniteFloat
 
 
-Arm = dict[str, Any]
+Line = dict[str, Any]
 """One curve of the page: scheme, name, values, source, setting, learning rate if known, seeds, tokens, x (the tokens of
 its validations, in the page the number of their list) and y; of seeds enough for a verdict also low and high."""
 
@@ -65,7 +65,7 @@ def _scheme(file: Path) -> dict[str, Any]:
     return {**(defaults[0] if defaults else {}), **own}
 
 
-def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Arm]:
+def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source = file.parent.relative_to(results)
     for measured in by_arm(row for row in _rows(file) if row.pos in schemes):

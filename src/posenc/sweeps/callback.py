@@ -34,7 +34,7 @@ from posenc.sweeps.jobs import SWEPT_KEYS, job_name, overrides_of
 FAILURES_FILE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""
 
-RUNS = "POSENC_SWEEP_JOBS"
+JOB_COUNT = "POSENC_SWEEP_JOBS"
 """Environment variable with the number of jobs of a sweep."""
 
 
@@ -105,7 +105,7 @@ class Comparison(Callback):
         own = folder / f"{FAILED_JOBS}.{secrets.token_hex(4)}{PARTIAL}"  # another sweep may be running in this folder
         os.environ[FAILURES_FILE] = str(own)
         overrides = overrides_of(config, config.hydra.overrides.task)
-        os.environ[RUNS] = str(math.prod(len(values_of(override)) for override in overrides.values()))
+        os.environ[JOB_COUNT] = str(math.prod(len(values_of(override)) for override in overrides.values()))
         os.environ[SWEPT_KEYS] = ",".join(key for key, override in overrides.items() if override.is_sweep_override())
         self.start = time.time()
         atexit.register(_publish, own)  # after Ctrl-C
@@ -113,9 +113,9 @@ class Comparison(Callback):
             signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(folder, config.rerun))
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        if RUNS not in os.environ:  # not a sweep
+        if JOB_COUNT not in os.environ:  # not a sweep
             return
-        number, runs = config.hydra.job.num, int(os.environ[RUNS])
+        number, runs = config.hydra.job.num, int(os.environ[JOB_COUNT])
         summaries = Path(config.hydra.sweep.dir).glob("**/seed*/summary.json")
         trained = sum(file.stat().st_mtime > self.start for file in summaries)
         left = (runs - number) * (time.time() - self.start) / max(trained, 1)

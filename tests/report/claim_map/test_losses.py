@@ -29,7 +29,7 @@ def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_
     drawn = [point for point in points if point.has_ratio]
     assert len(arrows) == len(drawn) > 0
     for arrow, point in zip(arrows, drawn, strict=True):
-        loss = statistics.median(point.losses.values())
+        loss = statistics.median(point.baseline_losses.values())
         assert arrow.xyann == (point.tokens, loss)
         assert arrow.xy == pytest.approx((point.tokens / point.advantage.value, loss))
     assert [text.get_text() for text in right.texts if text.get_text()] == ["1.60x"] * len(drawn)

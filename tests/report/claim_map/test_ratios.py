@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from posenc.analysis.claim_map import advantage
 from posenc.analysis.convergence import Estimate
-from posenc.report.claim_map.ratios import PUBLISHED, advantages
+from posenc.report.claim_map.ratios import PUBLISHED_RATIOS, advantages
 from posenc.report.looks import LOOKS
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 
@@ -49,7 +49,7 @@ def test_a_setting_has_a_ring_for_each_seed_or_a_triangle_at_its_bound():
     plateau = replace(first, plateau=True)
     arms, factors = {"rope, short": shorter()[-1:]}, {"attention=linear": [plateau], "against t5": [last]}
     rows = drawn(points, different={"Other settings": arms, "None": {}, "One difference": factors})[2]
-    names = ["RoPE, short, 19.7M", "attention=linear, 1.2M (plateau)", "against T5, 19.7M", *PUBLISHED]
+    names = ["RoPE, short, 19.7M", "attention=linear, 1.2M (plateau)", "against T5, 19.7M", *PUBLISHED_RATIOS]
     assert [tick.get_text() for tick in rows.get_yticklabels()] == names
     headings = [text.get_text() for text in rows.texts]
     assert headings == ["Other settings", "One difference", "Published: other models, other measures"]
@@ -83,7 +83,7 @@ def test_each_published_ratio_is_a_star_in_its_row():
     rows = drawn(shorter())[2]
     (stars,) = (line for line in rows.lines if line.get_marker() == "*")
     names = [tick.get_text() for tick in rows.get_yticklabels()]
-    assert {names[i]: x for i, (x, _) in enumerate(points_of(stars))} == PUBLISHED
+    assert {names[i]: x for i, (x, _) in enumerate(points_of(stars))} == PUBLISHED_RATIOS
     assert [y for _, y in points_of(stars)] == list(rows.get_yticks())
 
 
@@ -92,7 +92,7 @@ def test_the_gap_is_a_ring_for_each_seed_and_a_line_through_the_medians():
     points = advantage(runs, "rope", "sinusoidal")
     below = drawn(points)[1]
     _, line, *rings = below.lines
-    gaps = [[point.losses[seed] - point.own[seed] for seed in point.own] for point in points]
+    gaps = [[point.baseline_losses[seed] - point.arm_losses[seed] for seed in point.arm_losses] for point in points]
     assert [y for _, y in points_of(line)] == [sorted(seeds)[1] for seeds in gaps]
     assert [[y for _, y in points_of(ring)] for ring in rings] == gaps
 

@@ -116,7 +116,7 @@ def _bigram(axes: Any, results: Sequence[Result]) -> None:
 
 def _arrow(axes: Any, point: Point) -> None:
     """From the baseline's budget to RoPE's, at the baseline's median loss; N above its middle."""
-    loss, needed = statistics.median(point.losses.values()), point.tokens / point.advantage.value
+    loss, needed = statistics.median(point.baseline_losses.values()), point.tokens / point.advantage.value
     axes.annotate("", (needed, loss), (point.tokens, loss), arrowprops={"arrowstyle": "->", "color": "#1c1c1c"})
     middle = math.sqrt(needed * point.tokens)
     style = {"ha": "center", "fontsize": 9, "color": "#1c1c1c"}

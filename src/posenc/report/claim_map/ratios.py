@@ -17,7 +17,7 @@ from posenc.report.claim_map.losses import over_budgets
 from posenc.report.figures import DASHES, STYLE, label
 from posenc.report.looks import looks, titled
 
-PUBLISHED = {
+PUBLISHED_RATIOS = {
     "Su et al. 2021, BERT's encoding, 8.2B": 2.2,
     "EleutherAI 2021, learned, a quarter into its run, 7.5B": 1.32,
     "modded-nanogpt 2024, learned, 6.4B": 1.19,
@@ -48,7 +48,10 @@ def advantages(
         ngrams: validation losses of n-gram models by order, marked on the upper axis.
     """
     groups = {heading: rows for heading, by_name in different.items() if (rows := _by_budget(by_name))}
-    heights = (6 + 0.1 * len(others), 0.8 + 0.19 * (sum(len(rows) + 1 for rows in groups.values()) + len(PUBLISHED)))
+    heights = (
+        6 + 0.1 * len(others),
+        0.8 + 0.19 * (sum(len(rows) + 1 for rows in groups.values()) + len(PUBLISHED_RATIOS)),
+    )
     fig = Figure(figsize=(8, sum(heights)), layout="constrained")
     parts: Any = fig.subfigures(2, 1, height_ratios=heights)
     upper, lower = parts
@@ -153,13 +156,13 @@ def _rows(axes: Any, groups: Mapping[str, Mapping[str, Point]]) -> None:
     places: dict[str, int] = {}
     headings: dict[str, int] = {}
     lines = itertools.count()
-    for heading, names in {**groups, "Published: other models, other measures": PUBLISHED}.items():
+    for heading, names in {**groups, "Published: other models, other measures": PUBLISHED_RATIOS}.items():
         headings[heading] = next(lines)
         places |= {name: next(lines) for name in names}
     for points in groups.values():
         for name, point in points.items():
             _row(axes, places[name], point)
-    axes.plot([*PUBLISHED.values()], [places[name] for name in PUBLISHED], "*", color=_DARK, markersize=9)
+    axes.plot([*PUBLISHED_RATIOS.values()], [places[name] for name in PUBLISHED_RATIOS], "*", color=_DARK, markersize=9)
     axes.axvline(1, color="#1c1c1c", linewidth=0.9, zorder=1)
     axes.set_yticks([*places.values()], [*places], fontsize=9)
     axes.set_ylim(next(lines) - 0.3, -0.5)
@@ -184,8 +187,8 @@ def _row(axes: Any, at: int, point: Point) -> None:
 def _gaps(axes: Any, points: Sequence[Point]) -> None:
     """A ring per seed and a line through the medians; grey where the baseline is on the plateau."""
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    own = [point for point in points if point.own]
-    gaps = [[point.losses[seed] - loss for seed, loss in point.own.items()] for point in own]
+    own = [point for point in points if point.arm_losses]
+    gaps = [[point.baseline_losses[seed] - loss for seed, loss in point.arm_losses.items()] for point in own]
     axes.plot([point.tokens for point in own], [statistics.median(seeds) for seeds in gaps], color=_MAIN, linewidth=1.6)
     for point, seeds in zip(own, gaps, strict=True):
         color = _GREY if point.plateau else _MAIN

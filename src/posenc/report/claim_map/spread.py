@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from posenc.analysis.claim_map import Point, finite, off_plateau
+from posenc.analysis.claim_map import Point, off_plateau, with_ratio
 from posenc.analysis.convergence import half_width
 from posenc.analysis.results import Result
 from posenc.analysis.spread import losses_by_arm, pooled_sd, seeds_needed
@@ -41,7 +41,7 @@ def spread(results: Sequence[Result]) -> list[str]:
 
 def spread_of_ratio(points: Sequence[Point]) -> list[str]:
     """The SD of log N over seeds, pooled over budgets, and what follows from it, in Markdown."""
-    known = finite(points)
+    known = with_ratio(points)
     sd, freedom = pooled_sd([[math.log(n) for n in point.by_seed.values()] for point in known])
     if not freedom:
         return []

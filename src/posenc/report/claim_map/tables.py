@@ -58,8 +58,8 @@ def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]
 def _cells(point: Point, unit: int) -> tuple[str, ...]:
     """The cells under HEAD."""
     fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
-    gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.own.values()):.3f}", f"{point.gap:.3f}")
-    return (f"{point.tokens:,}", _range(point.losses), *gap, fewer)
+    gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.arm_losses.values()):.3f}", f"{point.gap:.3f}")
+    return (f"{point.tokens:,}", _range(point.baseline_losses), *gap, fewer)
 
 
 def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]:
