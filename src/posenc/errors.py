@@ -1,5 +1,6 @@
 """Errors that are not bugs of the program; they are reported in one sentence without a traceback."""
 
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -47,12 +48,12 @@ def first_line(error: BaseException) -> str:
 
 def printable(text: str) -> str:
     """Text that is safe to print: control characters, which could forge lines or colours, are replaced by spaces."""
-    return "".join(character if character.isprintable() else " " for character in text)
+    return "".join(one if one.isprintable() or unicodedata.category(one) == "Zs" else " " for one in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for text with several lines."""
-    return "\n".join(map(printable, text.split("\n")))
+    """The same for text with several lines, and tabs."""
+    return "".join(one if one in "\n\t" else printable(one) for one in text)
 
 
 @contextmanager

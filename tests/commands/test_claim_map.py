@@ -16,8 +16,9 @@ from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result, table
 from posenc.analysis.run_key import SEARCH
 from posenc.analysis.study import Study
+from posenc.commands import study
 from posenc.commands.claim_map import main
-from posenc.commands.study import add_evaluations, in_default_setting
+from posenc.commands.study import add_evaluations
 from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, only, python
@@ -136,12 +137,16 @@ def test_what_a_run_copies_is_added_once(measured):
         assert page.count(f"{arm} {gains} |") == 1
 
 
-def test_only_what_is_compared_with_rope_on_the_whole_split_must_be_in_the_default_setting(folder):
-    study = Study(folder / "kept")
-    finished, _ = study.add_runs([folder / "runs"])
+def test_runs_on_which_an_option_measures_nothing_are_counted(folder, capsys):
+    finished, _ = Study(folder / "kept").add_runs([folder / "runs"])
     changed = [(run, replace(result, setting="context=64")) for run, result in finished]
     trials = [(run, replace(result, setting=SEARCH)) for run, result in finished]
-    assert in_default_setting([*finished, *changed, *trials]) == [*finished, *trials]
+    every = [*finished, *changed, *trials]
+    assert study.only(every, "--paired", lambda result: result.in_default_setting) == [*finished, *trials]
+    said = f"--paired leaves out {len(changed)} of {len(every)} runs: their settings differ.\n"
+    assert capsys.readouterr().err == said
+    assert study.only(finished, "--paired", lambda result: result.in_default_setting) == finished
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

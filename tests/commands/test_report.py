@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,14 @@ def test_the_table_holds_a_row_a_scheme_and_threshold(swept):
     other = json.loads((only(swept[0] / "rope", "seed1-*") / "summary.json").read_text())
     rope = next(row for row in rows if row["scheme"] == "rope")
     assert float(rope["val_loss"]) == pytest.approx((run["val_loss"] + other["val_loss"]) / 2, abs=1e-4)
+
+
+def test_a_report_is_whole_though_nobody_reads_what_is_printed(folder, tmp_path):
+    line = f"exec {sys.executable} -m posenc.report '{folder}' --out '{tmp_path / 'here'}' | head -n 0"
+    subprocess.run(["bash", "-c", line], check=True, cwd=ROOT, capture_output=True)
+    assert {"report.html", "curves.png", "curves.svg", "table.csv"} <= {
+        file.name for file in (tmp_path / "here").iterdir()
+    }
 
 
 def test_the_report_command_gives_what_the_sweep_gave(folder):

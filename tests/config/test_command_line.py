@@ -2,17 +2,19 @@
 
 import errno
 import io
+import os
 import signal
 import subprocess
 import sys
 from contextlib import closing
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from posenc.config.command_line import one_sentence_errors
+from posenc.config.command_line import Arguments, one_sentence_errors
 from posenc.config.files import choices_in, description
 from posenc.config.help import manual
-from posenc.errors import RunError, Stopped
+from posenc.errors import RunError, Stopped, printable, printable_lines
 from tests.config.bad_inputs import WRONG
 from tests.config.wrong_input import SECRET, answer, as_a_user, may_read_all, warm_python
 from tests.conftest import CONF, ROOT, clean_environment
@@ -22,6 +24,30 @@ from tests.conftest import CONF, ROOT, clean_environment
 def warm():
     with closing(warm_python()) as warm:
         yield warm
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_stopped_by_a_signal_removes_its_temporary_files(signum, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended, Arguments(prog="posenc test").parsed([]), TemporaryDirectory(dir=tmp_path):
+        os.kill(os.getpid(), signum)
+    assert ended.value.code == 128 + signum
+    assert capsys.readouterr().err == f"posenc test: stopped by {signum.name}\n"
+    assert not [*tmp_path.iterdir()]
+    assert signal.getsignal(signum) is signal.SIG_DFL
+
+
+def test_a_command_goes_on_after_a_signal_that_nohup_ignores():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Arguments(prog="posenc test").parsed([]):
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_what_is_printed_keeps_spaces_of_every_width_and_no_control_character():
+    assert printable("a\u3000b\u00a0c\x1b[31m\nd\te\u202e") == "a\u3000b\u00a0c [31m d e "
+    assert printable_lines("a\tb\n\x1b") == "a\tb\n "
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=[wrong.title for wrong in WRONG])

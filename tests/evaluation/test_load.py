@@ -1,12 +1,13 @@
-"""Weights that are not those of the model in config.yaml are refused."""
+"""The run that is loaded, and weights that are not those of the model in config.yaml."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
 from posenc.errors import UserError
-from posenc.evaluation.load import _load_weights, _weights
+from posenc.evaluation.load import _load_weights, _weights, newest_run
 from posenc.positions import PositionScheme
 from posenc.storage.checkpoint_files import newest_first
 from posenc.training.checkpoint_io import CheckpointIO
@@ -21,6 +22,17 @@ def test_weights_that_are_not_numbers_are_refused(value):
     weights["model.norm.weight"][3] = value
     with pytest.raises(UserError, match="^a.ckpt has weights that are NaN or infinite"):
         _load_weights(model, weights, Path("a.ckpt"))
+
+
+def test_the_newest_run_is_the_newest_that_has_a_checkpoint(tmp_path):
+    for number, name in enumerate(("seed0", "seed1", "seed2")):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "config.yaml").touch()
+        os.utime(tmp_path / name / "config.yaml", (number, number))
+    assert newest_run([tmp_path]) == tmp_path / "seed2"  # `load` will report that it has none
+    for name in ("seed0", "seed1"):
+        CheckpointIO().save_checkpoint({"state_dict": {}}, tmp_path / name / "checkpoints" / "step-000000001")
+    assert newest_run([tmp_path]) == tmp_path / "seed1"
 
 
 @pytest.mark.parametrize("wrong", [None, {"weight": 1.0}, {"weight": torch.ones(9, dtype=torch.complex64)}])

@@ -101,6 +101,19 @@ def test_a_text_shorter_than_a_length_has_no_entry_there():
     assert at_lengths(trained(Rotary(8)), text(8 * CONTEXT + 1))[-1].windows == 1
 
 
+def test_a_length_that_does_not_fit_into_memory_has_no_entry_and_the_others_have_one():
+    class Large(Rotary):
+        """It allocates more than any machine has for more than twice the training length."""
+
+        def rotate(self, q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor):
+            if q.shape[-2] > 2 * CONTEXT:
+                torch.empty(2**60)
+            return super().rotate(q, k, positions)
+
+    entries = at_lengths(trained(Large(8)), text(3000))
+    assert [entry.no_entry for entry in entries] == [""] * 4 + ["it does not fit into memory"] * 2
+
+
 def test_a_model_whose_loss_is_not_a_number_has_no_entry():
     one = trained(Rotary(8))
     next(one.model.parameters()).data[:] = float("nan")

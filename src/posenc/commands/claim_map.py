@@ -6,7 +6,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, in_default_setting
+from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, only
 from posenc.config.command_line import Arguments, folder_override, quoted
 from posenc.errors import printable
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 ORDERS = (2, 3, 4, 5)
 """Orders of the n-gram models on the upper axis, as far as the vocabulary allows."""
 
-MEASURED = {
+MEASURES = {
     "--copying": "measure what finished models gain where a window repeats itself",
     "--heads": "measure what finished models copy without each of their attention heads",
-    "--paired": "evaluate finished models on the whole validation split, for the errors of differences",
-    "--test": "evaluate finished models, except those of trials, on the test split",
+    "--paired": "evaluate finished models in the default setting on the whole validation split, for the errors of "
+    "differences",
+    "--test": "evaluate finished models in the default setting, except trials, on the test split",
 }
-"""What is measured on models, beside their final loss, by option."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,9 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=quoted,
         help="measure n-gram models of the text given by these overrides",
     )
-    for option, measured in MEASURED.items():
-        parser.add_argument(option, action="store_true", help=f"also {measured}")
-    with command_line(parser, Path("results/claim-map"), arguments) as (given, study, finished):
+    with command_line(parser, Path("results/claim-map"), MEASURES, arguments) as (given, study, finished):
         from posenc.analysis.results import ShareRow, share_rows
 
         add_rows(study, finished, "shares.csv", ShareRow, share_rows)
@@ -113,10 +111,9 @@ def measure_models(study: "Study", finished: "Sequence[Finished]", given: Any) -
     if given.heads:
         add("removed_heads.csv", RemovedHeadRow, ablation.copying_without_heads)
     if given.paired:
-        add("blocks.csv", BlockRow, by_block, in_default_setting(finished))
+        add("blocks.csv", BlockRow, by_block, only(finished, "--paired", lambda result: result.in_default_setting))
     if given.test:
-        final = [(run, result) for run, result in finished if result.setting == BACKBONE]
-        add("test.csv", BlockRow, by_block, final, "test")
+        add("test.csv", BlockRow, by_block, only(finished, "--test", lambda result: result.setting == BACKBONE), "test")
 
 
 if __name__ == "__main__":

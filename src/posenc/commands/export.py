@@ -1,6 +1,7 @@
 """Convert a run's last checkpoint to a Hugging Face transformers model: `posenc export runs/... --to hf`."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +41,7 @@ def export(run: Path, folder: Path) -> Path:
     if folder.exists():
         raise UserError(f"--out={folder} already exists: choose another folder, or delete it")
     described = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": trained.config["context"]}
+    folder = Path(os.path.normpath(folder))  # the parent of a/.. is not a
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=PARTIAL) as temporary:
         partial = Path(temporary, folder.name)  # with the usual permissions, which a temporary folder lacks

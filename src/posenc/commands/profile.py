@@ -29,6 +29,9 @@ WARM_UP, TIMED, TRACED = 3, 5, 3
 
 STEPS = WARM_UP + TIMED + 1 + TRACED
 
+ONE_RUN = "profile one of its runs"
+"""The advice for a sweep."""
+
 DESCRIPTION = """\
 Profile a few training steps of `python train.py` with the same arguments.
 
@@ -59,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with one_sentence_errors():
         given = parser.parse_intermixed_args(arguments)
     overrides = flags_first(given.overrides)
-    with one_sentence_errors(overrides, CONF):
+    with one_sentence_errors(overrides, CONF, ONE_RUN):
         profile(overrides, given.out)
 
 
@@ -77,7 +80,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     from posenc.storage.atomic import check_writable
     from posenc.storage.resource_errors import resource_errors
 
-    check_single_run(with_hydra(CONF, overrides).hydra, "profile one of its runs")
+    check_single_run(with_hydra(CONF, overrides).hydra, ONE_RUN)
     configuration, choices = composed(CONF, overrides)
     config = cast(dict[str, Any], OmegaConf.to_container(configuration, resolve=True, throw_on_missing=True))
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before importing torch, whose tracer prints to stderr

@@ -22,7 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Arguments(prog="posenc sample", description="Generate text from a run's last checkpoint.", parents=[RUN])
     parser.add_argument("--prompt", type=_text, help="text to continue; a masked model replaces each _ in it")
     parser.add_argument(
-        "--tokens", type=bounded(int, 1, MAX_TOKENS), default=500, help="number of tokens to generate (default: 500)"
+        "--tokens",
+        type=bounded(int, 1, MAX_TOKENS),
+        default=500,
+        help="number of tokens to generate (default: 500); this and the options below: causal models only",
     )
     # Below 0.01, the softmax overflows; above 100, it is uniform.
     parser.add_argument(

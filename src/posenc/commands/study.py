@@ -1,7 +1,7 @@
 """The command line that the studies share."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,19 @@ CACHE.add_argument("--cache", type=Path, default=Path("data/cache"), help="token
 
 @contextmanager
 def command_line(
-    parser: Arguments, folder: Path, arguments: Sequence[str] | None
+    parser: Arguments, folder: Path, measures: Mapping[str, str], arguments: Sequence[str] | None
 ) -> "Iterator[tuple[Any, Study, list[Finished]]]":
     """Parse the command line of a study, whose parser has its own options.
 
     Yields the arguments, the study, to which it has added the given runs, and these; before that it prints the missing
     ones for --todo.
+
+    Args:
+        folder: the default of --results.
+        measures: what is measured on models, beside their final loss, by option.
     """
+    for option, measure in measures.items():
+        parser.add_argument(option, action="store_true", help=f"also {measure}")
     parser.add_argument("folders", nargs="*", type=Path, help="folders whose finished runs are added, recursively")
     parser.add_argument("--results", type=Path, default=folder, help="folder with plan.yaml; default: %(default)s")
     parser.add_argument(
@@ -41,6 +47,9 @@ def command_line(
         help="print train.py's arguments for the missing runs",
     )
     with parser.parsed(arguments) as given:
+        chosen = [option for option in measures if getattr(given, option.removeprefix("--"))]
+        if chosen and not given.folders:
+            raise UserError(f"{' and '.join(chosen)}: name the folders with the runs whose models are to be measured")
         from posenc.analysis.study import Study
 
         if not given.results.exists():
@@ -60,9 +69,12 @@ def command_line(
         yield given, study, finished
 
 
-def in_default_setting(finished: "Sequence[Finished]") -> "list[Finished]":
-    """The trials and the runs of the backbone: those that differ only in what is compared."""
-    return [(run, result) for run, result in finished if result.in_default_setting]
+def only(finished: "Sequence[Finished]", option: str, measured: "Callable[[Result], bool]") -> "Sequence[Finished]":
+    """The runs on whose models an option measures something; it prints how many others there are."""
+    kept = [(run, result) for run, result in finished if measured(result)]
+    if left := len(finished) - len(kept):
+        print(f"{option} leaves out {left} of {len(finished)} runs: their settings differ.", file=sys.stderr)
+    return kept
 
 
 def add_rows(

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, in_default_setting
+from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, only
 from posenc.config.command_line import Arguments
+
+MEASURES = {"--ablate": "evaluate finished models without an intervention with single offsets masked"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc why", description=__doc__, parents=[CACHE])
-    parser.add_argument(
-        "--ablate", action="store_true", help="also evaluate the finished models with single offsets masked"
-    )
-    with command_line(parser, Path("results/why"), arguments) as (given, study, finished):
+    with command_line(parser, Path("results/why"), MEASURES, arguments) as (given, study, finished):
         from posenc.analysis.results import HeadRow, head_rows
 
         add_rows(study, finished, "heads.csv", HeadRow, head_rows)
@@ -21,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             from posenc.analysis.results import AblationRow
             from posenc.evaluation.ablation import losses_without
 
-            alike = in_default_setting(finished)  # those without an intervention
+            alike = only(finished, "--ablate", lambda result: result.in_default_setting)
             add_evaluations(
                 study, alike, given.cache, "ablation.csv", AblationRow, lambda *of: losses_without(*of).items()
             )

@@ -41,10 +41,16 @@ STRANGE_PATH = re.compile(r"^([\w.+/]+=)(/[^,'\"]*[^\w./:*?@%+,'\"-][^,'\"]*)$",
 
 
 @contextmanager
-def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None) -> Iterator[None]:
+def one_sentence_errors(
+    arguments: Sequence[str] = (), conf: Path | None = None, for_sweep: str = "add -m"
+) -> Iterator[None]:
     """Turn errors that a user can cause into one sentence and an exit code: 2 for invalid input, 1 for a failed run.
 
     After a signal the exit code is 128 plus its number: 130 for Ctrl-C, 143 for SIGTERM.
+
+    Args:
+        arguments: the command line, checked if `conf`, the folder of configuration files, is given.
+        for_sweep: the advice if it is a sweep without -m.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra should raise its errors instead of printing them
     prepare_streams()
@@ -53,7 +59,7 @@ def one_sentence_errors(arguments: Sequence[str] = (), conf: Path | None = None)
         check_no_secrets(arguments)
         if conf is not None:
             check_working_directory()
-            check_arguments(arguments, choices_in(conf))
+            check_arguments(arguments, choices_in(conf), for_sweep)
             if flags_of(arguments).multirun:
                 if this_rank().world_size > 1:
                     raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
@@ -152,7 +158,7 @@ class Arguments(argparse.ArgumentParser):
         """Context for a command: yields its arguments, those of the process if None, and reports its errors."""
         arguments = sys.argv[1:] if arguments is None else arguments
         sys.argv[0] = self.prog  # errors name the command
-        with one_sentence_errors(arguments):
+        with one_sentence_errors(arguments), _stopped_by_signals():
             yield self.parse_args(arguments)
 
     def print_help(self, file: Any = None) -> None:
@@ -160,6 +166,23 @@ class Arguments(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         _leave(f"{message}; see --help", MISUSE)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Context in which SIGTERM and SIGHUP raise Stopped, so that temporary files are removed, as after Ctrl-C."""
+
+    def stop(signum: int, _: Any) -> NoReturn:
+        raise Stopped(signum, f"stopped by {signal.Signals(signum).name}")
+
+    handled = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in handled:  # not one that nohup ignores
+        signal.signal(one, stop)
+    try:
+        yield
+    finally:
+        for one in handled:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def bounded(kind: type[_N], low: _N, high: _N) -> Callable[[str], _N]:

@@ -98,8 +98,11 @@ def _check_listed(override: Override) -> None:
             raise UserError(f"{override.input_line} has too many values: a sweep has at most {MAX_RUNS:,} runs")
 
 
-def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[str]]) -> None:
+def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[str]], for_sweep: str = "add -m") -> None:
     """Reject unknown choices, and arguments that would call, read or write anything outside of a run.
+
+    Args:
+        for_sweep: the advice if they are a sweep without -m.
 
     Raises:
         UserError: on the first invalid argument, before anything has been done.
@@ -125,7 +128,7 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
         if swept and not flags.multirun:
             value = str(override.input_line).partition("=")[2]
             quote = "" if key in groups else f", or quote it twice, '{key}=\"{value}\"'"
-            raise UserError(f"{override.input_line} is a sweep: add -m{quote}")
+            raise UserError(f"{override.input_line} is a sweep: {for_sweep}{quote}")
         if key in groups and not override.is_delete():
             for choice in values_of(override):
                 # Hydra's own groups have more choices than there are files here; it checks them itself.

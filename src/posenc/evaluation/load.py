@@ -55,12 +55,16 @@ class Trained:
 
 
 def newest_run(paths: Sequence[Path]) -> Path:
-    """The last started or resumed run directory among these paths and inside them; prints it if there are several."""
+    """The last started or resumed run directory with a checkpoint among these paths and inside them.
+
+    Prints it if there are several.
+    """
     files = [file for path in paths for file in (path / "config.yaml", *path.glob("**/seed*/config.yaml"))]
     found = [file for file in files if file.exists()]
     if not found:
         return paths[0]  # `load` will report the error
-    last = max(found, key=lambda file: file.stat().st_mtime).parent
+    saved = [file for file in found if checkpoint_files.newest_first(file.parent / "checkpoints")]
+    last = max(saved or found, key=lambda file: file.stat().st_mtime).parent
     if len(found) > 1:
         print(printable(f"Using the newest of {len(found)} runs: {last}"), file=sys.stderr, flush=True)
     return last

@@ -11,6 +11,7 @@ from posenc.data.tokens import Tokens
 from posenc.evaluation.load import Trained
 from posenc.evaluation.losses import token_losses
 from posenc.storage.lengths_file import LARGEST, TIMES, LengthResult, bucket_edges
+from posenc.storage.resource_errors import out_of_memory
 
 MAX_TOKENS = 65_536
 """Maximum number of validation tokens for each length."""
@@ -33,7 +34,12 @@ def at_lengths(trained: Trained, tokens: Tokens) -> tuple[LengthResult, ...]:
             return LengthResult(times, length, no_entry=f"it supports only {table} positions")
         if length > longest:
             return LengthResult(times, length, no_entry=f"the validation split has only {len(tokens):,} tokens")
-        return _evaluate(trained, spans.unfold(1, length + ahead, length).flatten(0, 1), times, length, context)
+        try:
+            return _evaluate(trained, spans.unfold(1, length + ahead, length).flatten(0, 1), times, length, context)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            return LengthResult(times, length, no_entry="it does not fit into memory")
 
     return tuple(entry(times, length) for times, length in lengths.items())
 

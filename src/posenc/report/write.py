@@ -1,4 +1,4 @@
-"""Reads a sweep, prints its comparison and writes the report."""
+"""Reads a sweep, writes the report and prints its comparison."""
 
 from pathlib import Path
 
@@ -18,9 +18,10 @@ def report(
     busy: bool = False,
     timeout: float = TIMEOUT,
 ) -> None:
-    """Read a sweep, print the comparison and write report.html, table.csv, curves.png and curves.svg.
+    """Read a sweep, write report.html, table.csv, curves.png and curves.svg, and print the comparison.
 
-    Also heads.png if the scores of a head rise, and lengths.png if runs were evaluated in longer windows.
+    Also heads.png if the scores of a head rise, and lengths.png if runs were evaluated in longer windows. All files are
+    written first, since stdout may be closed, as by `head`.
 
     The arguments are those of `posenc report`.
 
@@ -34,13 +35,14 @@ def report(
         if path is not None:
             check_writable(f"{option}={path}", path)
     comparison = compare(sweep, baseline, busy)
-    terminal.show(comparison)
     _write(comparison, folder)
-    print(f"\nReport: {folder / 'report.html'}")
     if results is not None:
         from posenc.report.export import export
 
         export(comparison, results)
+    terminal.show(comparison)
+    print(f"\nReport: {folder / 'report.html'}")
+    if results is not None:
         print(f"Results: {results}")
 
 

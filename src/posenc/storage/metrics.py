@@ -9,7 +9,7 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: its column in metrics.csv or table.csv, and its key in W&B.
+        name: its column in metrics.csv or table.csv.
         title: its name in tables and on axes.
         share: whether it is between 0 and 1.
     """
