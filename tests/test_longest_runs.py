@@ -331,13 +331,20 @@ def test_the_sinusoid_s_arm_trained_again_on_the_cpu_is_stated_beside_its_runs_o
     assert all("H200" in run.hardware for run in before)
     losses = [listed((run.val_loss for run in runs), 3) for runs in (again, before)]
     copies = listed((float(row["second"]) - float(row["first"]) for row in read_csv(FOLDER / "devices.csv")), 2)
+    assert [run.seed for run in again] == [0, 1, 2]
     assert f"it ends at {losses[0]} nats instead of {losses[1]}, and copies ({copies})" in COPYING
+    apart = [new.val_loss - old.val_loss for new, old in zip(again, before, strict=True)]
+    assert max(map(abs, apart)) < 0.015  # as expected
+    assert abs(mean(apart)) < 0.006  # as expected
     arms = [run for run in backbone if run.pos in ("rope", "sinusoidal")]
     tokens = BUDGETS["59.0M"]
-    ratios = [
-        listed((point.by_seed[run.seed] for run in again), 2)
+    points = [
+        point
         for runs in (replaced(arms, again), arms)
         for point in advantage(runs, "rope", "sinusoidal")
         if point.tokens == tokens
     ]
-    assert f"N with these seeds is {ratios[0]} instead of {ratios[1]}." in COPYING
+    now, then = (formatting.interval(point.advantage, 2) for point in points)
+    by_seed = [listed(point.by_seed.values(), 2) for point in points]
+    assert f"N is {now} instead of {then}, by seed {by_seed[0]} instead of {by_seed[1]}." in COPYING
+    assert abs(points[0].advantage.value - points[1].advantage.value) < 0.1  # as expected
