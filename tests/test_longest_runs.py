@@ -14,6 +14,7 @@ from posenc.analysis.corpus_map import replaced
 from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.validation_error import differences
+from posenc.report import formatting
 from posenc.storage.csv_files import read_csv, read_rows
 from tests.claim_map_pages import (
     CLAIMS,
