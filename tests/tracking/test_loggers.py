@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from posenc.storage.csv_files import read_csv
+from posenc.storage.metrics import LOGGED_AS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
-from posenc.tracking.client import NAMES
 from tests import warm
 from tests.conftest import CONF, ROOT, clean_environment, fresh_python, only
 from tests.tracking.wandb_stand_in import silent, stand_in
@@ -66,7 +66,7 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
         assert len(logged) == len(written) == 2
         for row, reference in zip(logged, written, strict=True):
             for column, text in reference.items():
-                assert row.get(NAMES.get(column, column)) == (float(text) if text else None)
+                assert row.get(LOGGED_AS.get(column, column)) == (float(text) if text else None)
         assert any("sample._type" in row for row in history)
         (files,) = [record["artifact"]["manifest"]["contents"] for record in found if record["type"] == "artifact"]
         names = sorted(re.sub("-[0-9a-f]{16}", "", file["path"]) for file in files)

@@ -5,8 +5,7 @@ from typing import Any
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.report import sentences, tables
 from posenc.report.tables import markdown
-from posenc.storage.metrics import METRICS
-from posenc.tracking.client import NAMES
+from posenc.storage.metrics import LOGGED_AS, METRICS
 
 PLOTTED = ("val_loss", "train_loss", "previous_token", "induction")
 """Metrics plotted over the steps."""
@@ -58,7 +57,7 @@ def _curves(reports: Any, panel: Panel, entity: str, project: str) -> Any:
         reports.LinePlot(
             title=METRICS[name].label,
             x="step",
-            y=[NAMES[name]],
+            y=[LOGGED_AS[name]],
             title_x="step",
             groupby_aggfunc="mean",
             groupby_rangefunc="minmax",

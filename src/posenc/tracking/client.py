@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from posenc.compat import wandb_service
+from posenc.storage.metrics import LOGGED_AS
 
 _T = TypeVar("_T")
 
@@ -23,29 +24,14 @@ GRACE = 3.0
 """Seconds that W&B's service has to exit before it is killed."""
 
 
-NAMES = {
-    "train_loss": "train/loss",
-    "val_loss": "val/loss",
-    "val_loss_se": "val/loss_se",
-    "learning_rate": "train/learning_rate",
-    "gradient_norm": "train/gradient_norm",
-    "tokens_per_s": "speed/tokens_per_s",
-    "mfu": "speed/mfu",
-    "previous_token": "heads/previous_token",
-    "induction": "heads/induction",
-    "position_share": "heads/position_share",
-}
-"""W&B's names for the columns of metrics.csv; the prefix is the panel section."""
-
-
 def to_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of metrics.csv under W&B's names."""
-    return {NAMES.get(column, column): value for column, value in row.items()}
+    return {LOGGED_AS.get(column, column): value for column, value in row.items()}
 
 
 def from_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row from W&B with the names of metrics.csv, which runs of earlier versions also use there."""
-    columns = {name: column for column, name in NAMES.items()}
+    columns = {name: column for column, name in LOGGED_AS.items()}
     return {columns.get(name, name): value for name, value in row.items()}
 
 
