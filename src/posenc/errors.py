@@ -1,6 +1,5 @@
 """Errors that are not bugs of the program; they are reported in one sentence without a traceback."""
 
-import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,7 +47,7 @@ def first_line(error: BaseException) -> str:
 
 def printable(text: str) -> str:
     """Text that is safe to print: control characters, which could forge lines or colours, are replaced by spaces."""
-    return "".join(one if one.isprintable() or unicodedata.category(one) == "Zs" else " " for one in text)
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def printable_lines(text: str) -> str:

@@ -45,8 +45,8 @@ def test_a_command_goes_on_after_a_signal_that_nohup_ignores():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_what_is_printed_keeps_spaces_of_every_width_and_no_control_character():
-    assert printable("a\u3000b\u00a0c\x1b[31m\nd\te\u202e") == "a\u3000b\u00a0c [31m d e "
+def test_what_is_printed_has_no_control_character_but_tabs_and_ends_of_lines():
+    assert printable("a\x1b[31m\nd\te\u202e") == "a [31m d e "
     assert printable_lines("a\tb\n\x1b") == "a\tb\n "
 
 

@@ -116,6 +116,39 @@ def test_single_seeds_and_thresholds_come_and_go_and_lines_lie_over_bands(opened
     assert opened.find_elements("css selector", "#loss-0 .held") == []
 
 
+def test_charts_without_a_curve_are_empty_on_either_kind_of_axis(opened):
+    schemes = opened.find_elements("css selector", "input[name=scheme]")
+    for scheme in schemes:
+        scheme.click()
+    for axis in ("logx", "logy"):
+        click(opened, axis)
+    assert drawn(opened) == []
+    assert [entry for entry in opened.get_log("browser") if entry["level"] == "SEVERE"] == []
+    schemes[0].click()
+    assert len(drawn(opened)) == 1
+
+
+def test_a_logarithmic_axis_whose_range_begins_below_0_begins_at_the_lowest_value(opened):
+    opened.execute_script("""
+        const host = document.getElementById("loss-0");
+        const series = [{ name: "one", colour: "red", x: [1, 2, 3], y: [3, 0.1, 0.02] }];
+        drawChart(host, { x: { title: "x" }, y: { title: "y", log: true, range: [-0.1, 3] }, series });""")
+    path = opened.find_element("css selector", "#loss-0 .line").get_attribute("d")
+    assert "NaN" not in path
+    assert path.count(",") == 3
+
+
+def test_single_seeds_alone_have_one_entry_a_scheme_in_the_legend_and_are_read(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    click(opened, "seeds")
+    click(opened, "mean")
+    entries = [one.text for one in opened.find_elements("css selector", "#loss-0 .legend li")]
+    assert sorted(entries) == ["<none> & co", "learned", "rope", "sinusoidal"]
+    opened.find_element("css selector", "#loss-0 svg[tabindex]").send_keys(Keys.ARROW_RIGHT)
+    assert "rope, seed 2" in opened.find_element("css selector", "#loss-0 .values").text
+
+
 def test_arrow_keys_read_the_values_and_their_intervals(opened):
     from selenium.webdriver.common.keys import Keys
 

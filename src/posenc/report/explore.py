@@ -67,7 +67,8 @@ def _scheme(file: Path) -> dict[str, Any]:
 
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
-    source = file.parent.relative_to(results)
+    source, plan = file.parent.relative_to(results), file.with_name("plan.yaml")
+    titles = read_mapping(plan).get("corpora", {}) if plan.exists() else {}
     for measured in by_arm(row for row in _rows(file) if row.pos in schemes):
         corpus, setting, pos, tokens, lr, scale, base = measured[0].arm
         trial = setting.startswith(SEARCH)
@@ -78,7 +79,7 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
         values = _values(chosen)
         if values is None or any(one.startswith("intervention") for one in rest):
             continue
-        parts = [corpus, SEARCH if trial else "", *rest]
+        parts = [titles.get(corpus, corpus), SEARCH if trial else "", *rest]
         yield {
             "scheme": str(chosen["_target_"]).rpartition(".")[2],
             "name": pos,

@@ -102,7 +102,8 @@ def _title(axes: Any, panel: Panel, title: str, seeds: Sequence[int]) -> None:
 def _horizontal_lines(axes: Any, levels: Mapping[float, str], **line: Any) -> None:
     """Horizontal lines with labels to the right of the plot, moved apart if they would overlap."""
     low, high = axes.get_ylim()
-    spacing = (high - low) / 22
+    inches = axes.figure.get_figheight() / axes.get_gridspec().nrows - 0.8  # the rest is the title and the labels
+    spacing = (high - low) * 10 / (72 * inches)
     free = math.inf
     for level, name in sorted(levels.items(), reverse=True):
         if low < level < high:
@@ -205,7 +206,8 @@ def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
     axes.set_ylim(*window(panel.arms))
     _horizontal_lines(axes, {threshold.level: formatting.share(threshold.fraction) for threshold in panel.thresholds})
     if panel.rivals:
-        axes.set_xlabel(f"step; grey: {panel.baseline}'s loss after fractions of the budget", parse_math=False)
+        grey = f"grey: {panel.baseline}'s loss after fractions of the budget"
+        axes.set_xlabel(f"step; thin: single seeds\n{grey}", parse_math=False)
 
 
 def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:

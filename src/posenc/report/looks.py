@@ -43,11 +43,14 @@ NAMES = {
 }
 """Names of schemes as the text has them."""
 
-_ON_DARK = {"#0072B2": "#4AA3E0", "#000000": "#F0F0F0", "#767676": "#A8A8A8"}
+_ON_DARK = {
+    "#0072B2": "#4AA3E0", "#000000": "#F0F0F0", "#767676": "#A8A8A8", "#882255": "#D879A8", "#332288": "#9C8FE0",
+    "#7A7A2B": "#C6C65A",
+}  # fmt: skip
 """Replacements in dark mode."""
 
 _DASHES = {"solid": "", "dash": "7 3", "dot": "2 3", "dashdot": "8 3 2 3"}
-_OTHERS = [Look("#000000", dash) for dash in _DASHES]
+_OTHERS = [Look(colour, dash) for colour in ("#000000", "#882255", "#332288", "#7A7A2B") for dash in _DASHES]
 
 
 def looks(schemes: Iterable[str]) -> dict[str, Look]:

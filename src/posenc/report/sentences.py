@@ -65,7 +65,7 @@ def verdict(panel: Panel) -> str:
     if not panel.rivals:
         return losses(panel)
     where = f"At {panel.title}, against" if panel.title else "Against"
-    begun = f", after the first {panel.budget} steps" if panel.provisional else ""
+    begun = f", after the first {panel.budget:,} steps" if panel.provisional else ""
     tuned = ", each scheme with its own best hyperparameters" if panel.tuned else ""
     seeds = [arm.headline.in_steps.seeds for arm in panel.rivals if arm.headline]
     over = f" (95 % intervals over {formatting.seeds_from(seeds)})" if max(seeds) >= SEEDS_FOR_A_VERDICT else ""
@@ -118,7 +118,7 @@ def losses(panel: Panel) -> str:
     """The final validation losses, if there is nothing to compare."""
     parts = [f"{arm.scheme} {formatting.interval(arm.loss)} ({formatting.seeds(len(arm.runs))})" for arm in panel.arms]
     where = f" at {panel.title}" if panel.title else ""
-    return f"Validation loss after {panel.budget} steps{where}: {', '.join(parts)}."
+    return f"Validation loss after {panel.budget:,} steps{where}: {', '.join(parts)}."
 
 
 def overall(comparison: Comparison) -> str:

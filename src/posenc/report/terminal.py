@@ -1,7 +1,7 @@
 """The comparison on the terminal."""
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 from posenc.analysis.comparison import Comparison
 from posenc.errors import printable_lines
@@ -66,12 +66,18 @@ def _print(console: Any, table: Table) -> None:
     from rich import table as rich_table
 
     grouped = any(not row[0] for row in table.rows)
+    narrow = console.width < 100
     printed = rich_table.Table(
         title=printable_lines(table.title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-        pad_edge=False, collapse_padding=True, min_width=min(len(table.title), console.width),
+        pad_edge=False, collapse_padding=True, padding=(0, 0 if narrow else 1),
+        min_width=min(len(table.title), console.width),
     )  # fmt: skip
-    for column, name in enumerate(table.head):
-        printed.add_column(printable_lines(name), justify="left" if column == 0 else "right", overflow="fold")
+    columns = [[*map(printable_lines, cells)] for cells in zip(table.head, *table.rows, strict=True)]
+    words = [max(len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
+    whole = sum(words) + 2 * len(words) <= console.width  # a table that cannot shrink to the console would be cut
+    for cells, longest in zip(columns, words, strict=True):
+        justify: Literal["left", "right"] = "right" if printed.columns else "left"
+        printed.add_column(cells[0], justify=justify, overflow="fold", min_width=longest if whole else None)
     for row in table.rows:
         if grouped and row[0]:
             printed.add_section()

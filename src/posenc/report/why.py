@@ -13,6 +13,7 @@ from posenc.analysis.study import Study
 from posenc.analysis.why import Ablation, Effect, Group, ablations, groups
 from posenc.report import figures, formatting
 from posenc.report.figures import STYLE, label
+from posenc.report.looks import titled
 from posenc.report.tables import Table, markdown, section
 from posenc.storage.atomic import atomic_write
 from posenc.storage.metrics import METRICS
@@ -92,8 +93,8 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
     at, ticks = 0.0, []
     for group in groups:
         axes.annotate(
-            f"{group.what} (0 % is {group.origin})", (0.01, at), xycoords=("figure fraction", "data"), fontsize=9,
-            fontweight="bold", va="center", annotation_clip=False, in_layout=False,
+            f"{group.what} (0 %: {titled(str(group.origin))})", (0.01, at), xycoords=("figure fraction", "data"),
+            fontsize=9, fontweight="bold", va="center", annotation_clip=False, in_layout=False,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )  # fmt: skip
         for name, found in group.effects.items():
@@ -130,7 +131,7 @@ def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
     rows = []
     for group in groups:
         if group.effects:
-            against = f", against {group.origin}" if group.origin else ""
+            against = f", against {titled(group.origin)}" if group.origin else ""
             rows.append([f"**{group.what}{against}**", *[""] * (len(heads) - 1)])
         rows += [[name, *_cells(group, found)] for name, found in group.effects.items()]
     return markdown(Table(heads, rows))

@@ -59,11 +59,11 @@ def test_an_alternative_s_runs_are_hollow_in_the_colour_of_its_arm_in_the_second
     assert len(left.lines) == len(panels(backbone())[0].lines)
 
 
-def test_a_budget_less_than_twice_the_last_one_named_has_a_tick_without_a_name():
+def test_a_budget_less_than_twice_the_last_one_on_its_line_is_named_on_a_line_below():
     runs = [*backbone(), *(replace(run, tokens=12 * UNIT) for run in backbone() if run.tokens == 8 * UNIT)]
     left, *_ = panels(runs)
     names = dict(zip(left.get_xticks(), (text.get_text() for text in left.get_xticklabels()), strict=True))
-    assert [names[units * UNIT] for units in (8, 12, 16)] == ["9.8", "", "19.7"]
+    assert [names[units * UNIT] for units in (8, 12, 16)] == ["9.8", "\n14.7", "19.7"]
 
 
 def test_other_settings_and_replications_have_a_marker_each_which_both_arms_share():

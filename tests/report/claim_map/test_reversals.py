@@ -63,7 +63,7 @@ def test_the_base_of_rope_is_named_if_there_are_several():
 def test_each_budget_from_the_first_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others(units):
     beneath = panels(with_the_order_reversed(*units))
     assert [axes.get_title(loc="left") for axes in beneath] == [
-        f"the runs of {tokens} tokens; bars: means" for tokens in ("9.8M", "19.7M")
+        f"the runs of {tokens} tokens; bars: means, bold: the arms" for tokens in ("9.8M", "19.7M")
     ]
     assert len({axes.get_xlim() for axes in beneath}) == 1
 

@@ -42,7 +42,7 @@ def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is
     drawn = within_runs([*ROPE, *other])
     assert drawn is not None
     _, *lines = drawn.axes[0].lines
-    assert [line.get_label() for line in lines] == ["sinusoid at 0.003, 2 seeds", "_"]
+    assert [line.get_label() for line in lines] == ["sinusoid, learning rate 0.003, 2 seeds", "_"]
     at = [tokens / 1e6 for tokens in TOKENS if tokens >= START * TOKENS[-1]]
     for line, gap in zip(lines, (1.25 - 1.32, 1.33 - 1.31), strict=True):
         assert points_of(line) == [(tokens, pytest.approx(gap)) for tokens in at]
@@ -53,11 +53,13 @@ def test_rope_with_other_hyperparameters_is_drawn_too_if_it_has_several_seeds():
     once = run("rope", 0, 1.31, lr=0.001)
     drawn = within_runs([*ROPE, *higher, *once, *run("t5", 0, 1.3)])
     assert drawn is not None
-    assert [line.get_label() for line in drawn.axes[0].lines[1:]] == [
-        "T5 at 0.003, 1 seed",
-        "RoPE at 0.006, 2 seeds",
-        "_",
+    _, _, mean = lines = drawn.axes[0].lines
+    assert [line.get_label() for line in lines[1:]] == [
+        "T5, learning rate 0.003, 1 seed",
+        "RoPE, learning rate 0.006, mean over 2 seeds",
     ]
+    gap = (1.34 - 1.30 + 1.35 - 1.32) / 2
+    assert points_of(mean) == [(tokens / 1e6, pytest.approx(gap)) for tokens in TOKENS if tokens >= START * TOKENS[-1]]
     assert within_runs([*ROPE, *higher]) is None
 
 
@@ -68,8 +70,14 @@ def test_the_base_of_rope_is_named_if_several_are_drawn():
     assert drawn is not None
     (axes,) = drawn.axes
     names = [line.get_label() for line in axes.lines[1:]]
-    assert names == ["sinusoid at 0.003, 1 seed", "RoPE at 0.003, base 100,000, 2 seeds", "_"]
-    assert axes.get_title(loc="left").endswith("RoPE at 0.003, base 1,000")
+    assert names == [
+        "sinusoid, learning rate 0.003, 1 seed",
+        "RoPE, learning rate 0.003, base 100,000, mean over 2 seeds",
+    ]
+    assert (
+        axes.get_title(loc="left")
+        == "runs of 0.0M tokens minus RoPE, learning rate 0.003, base 1,000, of the same seed"
+    )
     alone = within_runs([*arms["1000"], *sinusoid])
     assert alone is not None
     assert "base" not in alone.axes[0].get_title(loc="left")

@@ -31,9 +31,14 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     """
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
+    tokens = {point.tokens for point in near}
     later = set(from_reversal(points))
     others = dict.fromkeys(itertools.chain(*alternatives.values()))  # a run may have several names
-    beside = [run for run in others if run.pos in (ARM, BASELINE) and run.tokens not in later]
+    beside = [
+        run
+        for run in others
+        if run.pos in (ARM, BASELINE) and run.tokens not in later and (run.tokens in tokens or not enlarged)
+    ]
     fig = Figure(figsize=(8, 4.4), layout="constrained")
     *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     for axes in drawn:
@@ -47,7 +52,6 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         _arrow(closest, point)
     _bigram(drawn[0], results)
     if enlarged:
-        tokens = {point.tokens for point in near}
         shown = [result for result in (*results, *beside) if result.tokens in tokens]
         _enlarge(closest, shown, arrows)
         (left, right), (low, high) = closest.get_xlim(), closest.get_ylim()
@@ -66,12 +70,17 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
 
 
 def over_budgets(axes: Any, budgets: set[int]) -> None:
-    """A logarithmic axis of tokens with a tick at each budget, in millions where it is twice the one named before."""
+    """A logarithmic axis of tokens with a tick at each budget, in millions.
+
+    The name is a line lower where it is less than twice the one before on its line.
+    """
     named: list[int] = []
     for tokens in sorted(budgets):
         if not named or tokens >= 2 * named[-1]:
             named.append(tokens)
-    names = [formatting.millions(tokens).removesuffix("M") if tokens in named else "" for tokens in sorted(budgets)]
+    names = [
+        ("" if tokens in named else "\n") + formatting.millions(tokens).removesuffix("M") for tokens in sorted(budgets)
+    ]
     axes.set_xscale("log")
     axes.set_xticks(sorted(budgets), names, fontsize=9)
     axes.minorticks_off()

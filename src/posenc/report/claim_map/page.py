@@ -44,7 +44,8 @@ seeds only; with fewer than three seeds there is no interval and no verdict. Gen
 
 WITHIN = """\
 The validation loss minus that of RoPE's run of the same seed, a line for each run. Of each scheme the hyperparameters
-with the most seeds are drawn, of several those with the lowest final loss; of RoPE also others with several seeds.
+with the most seeds are drawn, of several those with the lowest final loss; of RoPE also others with several seeds, the
+mean over these.
 Learning rates differ, so a part of a difference within the runs is one of schedules."""
 
 
@@ -143,8 +144,8 @@ def _searches(study: Study, corpus: str, found: CorpusMap) -> list[str]:
             name = f"search-{corpus}-{tokens}.png"
             of_budget = [result for result in found.backbone if result.tokens == tokens]
             chosen = {(result.pos, result.lr, result.scale, result.base) for result in of_budget}
-            figures.save(search.figure(trials, chosen), study.folder / name)
-            text += [f"![Expected best of k trials]({name})"]
+            figures.save(search.figure(trials, tokens, chosen), study.folder / name)
+            text += [f"![Expected best of k trials with {tokens:,} tokens]({name})"]
     return text
 
 

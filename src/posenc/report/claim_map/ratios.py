@@ -197,7 +197,10 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
     axes.yaxis.set_major_locator(FixedLocator([-1, -0.3, -0.1, -0.05, 0, 0.05, 0.1, 0.3, 1]))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylabel(f"{titled(BASELINE)} minus {titled(ARM)},\nnats (symlog)")
+    low, high = axes.get_ylim()
+    if low < 0:
+        axes.set_ylim(bottom=min(low, -0.055))  # with the tick at -0.05
+    axes.set_ylabel(f"{titled(BASELINE)} minus {titled(ARM)},\nnats per token{', log above 0.1' if high > 0.1 else ''}")
     axes.set_xlabel(f"million training tokens of the {titled(BASELINE)}")
 
 

@@ -32,7 +32,9 @@ def reversed_order(
     bases = {run.base for rows in strips.values() for _, runs in rows for run in runs if run.pos == ARM}
     for axes, (budget, rows) in zip(stacked, strips.items(), strict=True):
         of_arms = [(_named(name, runs[0], runs[0].pos == ARM and len(bases) > 1), runs) for name, runs in rows]
-        _strip(axes, of_arms, f"the runs of {formatting.millions(budget)} tokens; bars: means")
+        _strip(axes, of_arms, f"the runs of {formatting.millions(budget)} tokens; bars: means, bold: the arms")
+        for tick, (name, _) in zip(axes.get_yticklabels(), rows, strict=True):
+            tick.set_fontweight("bold" if name in (ARM, BASELINE) else "normal")
     stacked[-1].set_xlabel("final validation loss, nats per token")
     return fig
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from posenc.analysis.search import Trial, expected_best
 from posenc.report import formatting
 from posenc.report.figures import STYLE, label
-from posenc.report.looks import looks
+from posenc.report.looks import looks, titled
 from posenc.report.tables import Table, markdown
 
 Search = Mapping[str, Sequence[Trial]]
@@ -21,7 +21,7 @@ Choice = tuple[str, float, str, str]
 
 
 @matplotlib.rc_context(STYLE)
-def figure(search: Search, chosen: Set[Choice]) -> Figure:
+def figure(search: Search, tokens: int, chosen: Set[Choice]) -> Figure:
     """The expected best of k trials by k, one line per arm; every trial as a bar at k = 1, a chosen one in a ring.
 
     Arms with few trials, which have no best of many, are in the table only. Trials above the upper quartile of each arm
@@ -29,6 +29,7 @@ def figure(search: Search, chosen: Set[Choice]) -> Figure:
 
     Args:
         search: the trials.
+        tokens: of each run.
         chosen: the hyperparameters that other runs have.
     """
     longest = max(map(len, search.values()))
@@ -42,7 +43,7 @@ def figure(search: Search, chosen: Set[Choice]) -> Figure:
     margin = 0.06 * (top - low) + 0.001
     for pos, trials in search.items():
         color, losses = look[pos].colour, [trial.loss for trial in trials]
-        axes.plot(range(1, len(trials) + 1), best[pos], color=color, marker="o", markersize=4, label=pos)
+        axes.plot(range(1, len(trials) + 1), best[pos], color=color, marker="o", markersize=4, label=titled(pos))
         axes.plot([1] * len(trials), losses, "_", color=color, markersize=12)
         used = [trial.loss for trial in trials if (pos, trial.lr, trial.scale, trial.base) in chosen]
         axes.plot([1] * len(used), used, "o", color=color, markersize=9, fillstyle="none")
@@ -51,7 +52,7 @@ def figure(search: Search, chosen: Set[Choice]) -> Figure:
         axes.plot(1, top + margin, "^", color="#1c1c1c", markersize=6, clip_on=False)
         label(axes, f"{cut} above", (1, top + margin), (9, -3), va="top", fontsize=9)
     axes.set_title(
-        "Expected best of k of an arm's trials, drawn at random\n"
+        f"Expected best of k of an arm's trials with {formatting.millions(tokens)} tokens, drawn at random\n"
         "bars at k = 1: single trials; ring: the trial whose hyperparameters the claim map uses at this budget",
         loc="left",
         fontsize=10,

@@ -1,6 +1,7 @@
 """The figure of the longest runs: each scheme's loss minus RoPE's, within the run."""
 
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -37,8 +38,14 @@ class ArmCurves(NamedTuple):
         return min(len(seeds), SEEDS_FOR_A_VERDICT), -sum(ends) / len(ends)
 
     def name(self, pos: str, with_base: bool) -> str:
-        """RoPE at 0.003, base 1,000."""
-        return f"{titled(pos)} at {self.lr:g}{f', {formatting.base(self.base)}' if with_base else ''}"
+        """RoPE, learning rate 0.003, base 1,000."""
+        return f"{titled(pos)}, learning rate {self.lr:g}{f', {formatting.base(self.base)}' if with_base else ''}"
+
+    def minus(self, other: "ArmCurves", seed: int) -> dict[int, float]:
+        """The difference to another arm's run of the same seed, by tokens, without START of it."""
+        losses, others = self.by_seed[seed], other.by_seed[seed]
+        drawn = [at for at in sorted(losses.keys() & others.keys()) if at >= START * max(losses)]
+        return {at: losses[at] - others[at] for at in drawn}
 
 
 def arms(rows: Iterable[CurveRow]) -> dict[str, list[ArmCurves]]:
@@ -56,7 +63,7 @@ def arms(rows: Iterable[CurveRow]) -> dict[str, list[ArmCurves]]:
 
 @matplotlib.rc_context(STYLE)
 def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
-    """A line for each run of a scheme's first arm, and of RoPE's others with several seeds, minus RoPE's run.
+    """A line for each run of a scheme's first arm minus RoPE's run; for RoPE's others with several seeds their mean.
 
     None if no other scheme has a seed of RoPE's first arm.
 
@@ -67,29 +74,36 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     if ARM not in found:
         return None
     (rope, *controls), *others = found.pop(ARM), *found.items()
-    shown = [(pos, first, 1.3) for pos, (first, *_) in others if first.by_seed.keys() & rope.by_seed]
+    shown = [(pos, first) for pos, (first, *_) in others if first.by_seed.keys() & rope.by_seed]
     if not shown:
         return None
     controls = [curves for curves in controls if len(curves.by_seed) > 1]
-    shown += [(ARM, curves, 0.8) for curves in controls]
+    shown += [(ARM, curves) for curves in controls]
     several_bases = len({curves.base for curves in (rope, *controls)}) > 1
-    fig = Figure(figsize=(7, 3.8), layout="constrained")
+    fig = Figure(figsize=(8, 4.8), layout="constrained")
     axes: Any = fig.subplots()
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
     look = looks(pos for pos, *_ in shown)
-    for place, (pos, curves, width) in enumerate(shown):
-        seeds = sorted(curves.by_seed.keys() & rope.by_seed)
-        name = f"{curves.name(pos, pos == ARM and several_bases)}, {formatting.seeds(len(seeds))}"
-        before = [look[other].colour for other, *_ in shown[:place]].count(look[pos].colour)
-        line = {"color": look[pos].colour, "linestyle": LINES[before % len(LINES)], "linewidth": width}
-        for seed in seeds:
-            losses, own = curves.by_seed[seed], rope.by_seed[seed]
-            drawn = [at for at in sorted(losses.keys() & own) if at >= START * max(losses)]
-            axes.plot([at / 1e6 for at in drawn], [losses[at] - own[at] for at in drawn], label=name, **line)
+    for place, (pos, curves) in enumerate(shown):
+        apart = [curves.minus(rope, seed) for seed in sorted(curves.by_seed.keys() & rope.by_seed)]
+        over = f"{'mean over ' if pos == ARM else ''}{formatting.seeds(len(apart))}"
+        name = f"{curves.name(pos, pos == ARM and several_bases)}, {over}"
+        before = [look[other].colour for other, _ in shown[:place]].count(look[pos].colour)
+        line = {"color": look[pos].colour, "linestyle": LINES[before % len(LINES)], "linewidth": 1.3}
+        for one in [_mean(apart)] if pos == ARM else apart:
+            axes.plot([at / 1e6 for at in one], [*one.values()], label=name, **line)
             name = "_"  # the legend has one entry for all seeds
     axes.set_xlabel("million training tokens")
-    axes.set_ylabel("difference, nats per token")
-    axes.set_title(f"validation loss minus that of {rope.name(ARM, several_bases)}", loc="left", fontsize=9)
+    axes.set_ylabel("validation loss, difference in nats per token")
+    budget = formatting.millions(rows[0].tokens)
+    title = f"runs of {budget} tokens minus {rope.name(ARM, several_bases)}, of the same seed"
+    axes.set_title(title, loc="left", fontsize=9)
     axes.margins(x=0.02)
-    fig.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    fig.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     return fig
+
+
+def _mean(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """The mean of several curves, where all have a value."""
+    shared = sorted(set.intersection(*map(set, curves)))
+    return {at: statistics.fmean(curve[at] for curve in curves) for at in shared}

@@ -3,7 +3,8 @@
 //
 // drawChart(host, spec) draws into an element, and redraws when its width changes. spec:
 //   x, y    {title, log, reversed, range: [low, high], ticks: [values], suffix, digits}; all but the title are optional
-//   series  [{name, colour, dash: as in SVG, x, y, low, high, width, marks, quiet}]; quiet ones are not in the legend or readout
+//   series  [{name, colour, dash: as in SVG, x, y, low, high, width, marks, quiet, group}]; quiet ones are not in the legend or
+//           readout, those of a group have one entry in the legend
 //   lines   [{y or x, text, dash}]: reference lines, labelled in the right margin
 const drawChart = (() => {
   const LABEL = 14;
@@ -23,7 +24,11 @@ const drawChart = (() => {
     // Not Math.min(...usable): a call has at most some 120,000 arguments.
     const extremes = ([low, high], value) => [Math.min(low, value), Math.max(high, value)];
     let [low, high] = axis.range ?? usable.reduce(extremes, [Infinity, -Infinity]);
-    if (!(high > low)) [low, high] = axis.log ? [low / 2 || 1, low * 2 || 10] : [low - 1, low + 1];
+    if (axis.log && !(low > 0)) [low] = usable.reduce(extremes, [Infinity, -Infinity]);
+    if (!(high > low)) {
+      const at = Number.isFinite(low) ? low : 1;  // nothing is drawn
+      [low, high] = axis.log ? [at / 2, at * 2] : [at - 1, at + 1];
+    }
     const transform = axis.log ? (value) => Math.log(Math.max(value, low * 1e-9)) : (value) => value;
     const [start, end] = axis.reversed ? [to, from] : [from, to];
     const pixel = (value) => start + ((transform(value) - transform(low)) / (transform(high) - transform(low))) * (end - start);
@@ -46,7 +51,7 @@ const drawChart = (() => {
     return Array.from({ length: last - first + 1 }, (_, at) => (first + at) * step);
   }
 
-  const shown = (value, suffix = "") => Number(value.toPrecision(6)).toLocaleString("en") + suffix;
+  const shown = (value, suffix = "") => value.toLocaleString("en", { maximumSignificantDigits: 6 }) + suffix;
 
   // A path through the finite points, with gaps in between.
   function path(xs, ys, x, y) {
@@ -68,10 +73,13 @@ const drawChart = (() => {
       add(svg, "text", { x: at, y: bottom + 17, "text-anchor": "middle" }, text);
       free = at + half + 4;
     }
+    const labelled = [];
     for (const value of ticks(spec.y, y, Math.max(4, height / 45))) {
       const at = y.pixel(value);
       add(svg, "line", { class: "grid", x1: left, x2: right, y1: at, y2: at });
+      if (labelled.some((other) => Math.abs(other - at) < LABEL)) continue;
       add(svg, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, shown(value, spec.y.suffix));
+      labelled.push(at);
     }
     add(svg, "text", { class: "x-title", x: (left + right) / 2, y: height - 8, "text-anchor": "middle" }, spec.x.title);
     const middle = (top + bottom) / 2;
@@ -113,11 +121,11 @@ const drawChart = (() => {
 
   function legend(host, series) {
     const list = add(host, "ul", { class: "legend" });
-    for (const one of series) {
+    for (const [name, one] of new Map(series.map((one) => [one.group ?? one.name, one]))) {
       const item = add(list, "li");
       const sample = add(item, "svg", { class: "swatch", width: 30, height: 8, "aria-hidden": "true" });
       add(sample, "line", { x1: 0, x2: 30, y1: 4, y2: 4, style: `stroke:${one.colour}`, "stroke-dasharray": one.dash ?? "" });
-      item.append(one.name);
+      item.append(name);
     }
   }
 
@@ -143,7 +151,7 @@ const drawChart = (() => {
         const range = one.low ? ` (${one.low[point].toFixed(digits)} to ${one.high[point].toFixed(digits)})` : "";
         return Math.abs(x.pixel(one.x[point]) - x.pixel(at)) > 12 || one.y[point] === null ? "" : `${one.name} ${one.y[point].toFixed(digits)}${range}`;
       });
-      values.textContent = `${spec.x.title} ${shown(at, spec.x.suffix)}: ${parts.filter(Boolean).join(" · ")}`;
+      values.textContent = `${spec.x.title} ${at.toLocaleString("en")}${spec.x.suffix ?? ""}: ${parts.filter(Boolean).join(" · ")}`;
     }
     svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect();

@@ -18,7 +18,7 @@
   function overTraining(panel, chosen, measure) {
     const shown = panel.schemes.filter((scheme) => chosen.schemes.has(scheme.name) && scheme.mean[measure]);
     const seeds = shown.flatMap(({ name, colour, runs }) => runs.map((run) => ({
-      name: `${name}, seed ${run.seed}`, colour, width: 0.8, quiet: true, x: run[chosen.axis], y: run[measure],
+      name: `${name}, seed ${run.seed}`, group: name, colour, width: 0.8, quiet: chosen.mean, x: run[chosen.axis], y: run[measure],
     })));
     const means = shown.map((scheme) => mean(scheme, scheme.mean[measure], scheme.mean[measure][chosen.axis]));
     return [...(chosen.seeds ? seeds : []), ...(chosen.mean ? means : [])];
@@ -35,11 +35,14 @@
     };
   }
 
+  // 1 and 2 first, since a label is left out where it would overlap one before it.
+  const RATIOS = [1, 2, 0.5, 1.5, 5, 10, 0.2, 0.1, 3, 20, 50, 0.7, 1.2, 1.1, 1.3, 0.9, 0.8, 1.4, 0.6, 1.7, 2.5, 0.3, 0.4, 4, 7, 15, 30];
+
   function speedUp(panel, chosen) {
     const drawn = panel.schemes.filter((scheme) => scheme.speedup && chosen.schemes.has(scheme.name));
     return {
       x: { title: LABELS.val_loss, reversed: true },
-      y: { title: LABELS.speed_up_steps, log: true, ticks: [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50], suffix: "x", digits: 2 },
+      y: { title: LABELS.speed_up_steps, log: true, ticks: RATIOS, suffix: "x", digits: 2 },
       series: drawn.map((scheme) => mean(scheme, scheme.speedup)), lines: [{ y: 1, text: "baseline" }],
     };
   }

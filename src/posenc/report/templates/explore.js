@@ -139,26 +139,29 @@ const LOGITS = (() => {
     for (const row of form.querySelectorAll("[data-control]")) {
       const name = row.dataset.control;
       row.hidden = name !== "likeness" && !scheme.controls.includes(name);
-      row.querySelector("span").textContent = value(name).toLocaleString("en", { maximumFractionDigits: 4 });
+      const shown = value(name).toLocaleString("en", { maximumFractionDigits: 4 });
+      row.querySelector("span").textContent = shown;
+      row.querySelector("input").setAttribute("aria-valuetext", shown);
     }
     document.getElementById("formula").textContent = scheme.formula;
     const settings = Object.fromEntries(scheme.controls.map((name) => [name, value(name)]));
-    if (event?.target !== measuredIn) {
-      const arms = nearest(settings);
-      measuredIn.replaceChildren(...arms.map((arm, at) => new Option(`${at ? "" : "nearest: "}${text(arm)}`, MEASURED.indexOf(arm))));
-      drawLogits(settings);
-    }
+    if (event?.target === measuredIn) return drawMeasured(MEASURED[measuredIn.value]);
+    drawLogits(settings);
+    if (["again", "likeness"].includes(event?.target.id || event?.target.name)) return;  // no setting has changed
+    const arms = nearest(settings);
+    measuredIn.replaceChildren(...arms.map((arm, at) => new Option(`${at ? "" : "nearest: "}${text(arm)}`, MEASURED.indexOf(arm))));
     drawMeasured(MEASURED[measuredIn.value]);
   }
 
   for (const [key, { label }] of Object.entries(SCHEMES)) chosen.add(new Option(label, key, key === "Rotary", key === "Rotary"));
-  for (const [name, { label }] of Object.entries(CONTROLS)) {
+  for (const [name, { label, low, high, step }] of Object.entries(CONTROLS)) {
     const row = document.getElementById("sliders").appendChild(document.createElement("label"));
     row.dataset.control = name;
-    row.append(label, document.createElement("span"), Object.assign(document.createElement("input"), { type: "range", name, max: 1000 }));
+    const by = step ? (1000 * step) / (high - low) : 5;
+    row.append(label, document.createElement("span"), Object.assign(document.createElement("input"), { type: "range", name, max: 1000, step: by }));
     form.elements[name].value = initial(name);
   }
-  document.getElementById("again").addEventListener("click", () => { seed += 1; draw(); });
+  document.getElementById("again").addEventListener("click", (event) => { seed += 1; draw(event); });
   form.addEventListener("input", draw);
   form.addEventListener("submit", (event) => event.preventDefault());
   draw();
