@@ -265,9 +265,11 @@ def test_a_scheme_with_one_seed_does_not_deny_the_others_their_verdict():
     assert not any("only: no verdict" in notice for notice in panel.notices)
 
 
-def test_a_search_does_not_excuse_another_length():
-    found = replace(pair(setting={"steps": 600}), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
-    assert panels(found)[0].rivals == ()
+@pytest.mark.parametrize(("key", "compared"), [("optim.lr", True), ("optim.weight_decay", False), ("steps", False)])
+def test_a_search_excuses_what_it_has_searched_and_nothing_else(key, compared):
+    runs = [run(pos, seed, setting={key: n}) for n, pos in enumerate(("rope", "sinusoidal"), 1) for seed in range(3)]
+    found = replace(sweep(*runs), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
+    assert bool(panels(found)[0].rivals) is compared
 
 
 def test_the_thresholds_of_a_panel_are_those_of_the_baseline_s_seeds():

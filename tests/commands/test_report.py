@@ -157,6 +157,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
     search = json.loads((folder / "search.json").read_text())
     assert len([trial for trial in search if trial["pos"] == "none"]) == 2  # learning rates
     assert len([trial for trial in search if trial["pos"] == "sinusoidal"]) == 4  # with two scales
+    assert {run.name.partition("-")[0] for run in (folder / "search").glob("*/seed*")} == {"seed1000"}  # of no verdict
     best = {trial["pos"]: trial for trial in search if trial["best"]}
     for scheme, trial in best.items():
         losses = [other["val_loss"] for other in search if other["pos"] == scheme]

@@ -1,5 +1,6 @@
 """The configuration files compose, instantiate and take a step, and name a run by what makes its curve."""
 
+import functools
 import re
 from math import prod
 
@@ -11,6 +12,7 @@ from posenc.config.instantiate import build, build_model
 from posenc.config.schema import check, check_settings, identity
 from posenc.errors import UserError
 from posenc.objectives.objective import Causal, loss
+from posenc.storage.reading import leaves
 from tests.conftest import CONF, composed
 
 SCHEMES = sorted(file.stem for file in (CONF / "pos").iterdir())
@@ -167,6 +169,25 @@ def test_a_variant_of_rope_is_rope_but_for_what_its_file_says(scheme, promised):
     assert composed("context=512", f"pos={scheme}")["pos"] == {**composed("pos=rope")["pos"], **promised}
 
 
+@pytest.mark.parametrize(
+    ("scheme", "promised"),
+    [
+        ("none", {}),
+        ("learned", {"context": 256, "width": 128, "scale": "matched"}),
+        ("t5", {"heads": 4, "head_dim": 32, "buckets": 32, "max_distance": 128, "bidirectional": False}),
+        ("alibi", {"heads": 4}),
+        ("kerple", {"heads": 4}),
+        ("fire", {"heads": 4, "hidden": 32, "c": 0.1, "threshold": 512.0}),
+        ("fox", {"width": 128, "heads": 4, "layers": 4}),
+        ("cope", {"head_dim": 32, "layers": 4, "longest": 64}),
+        ("pope", {"heads": 4, "head_dim": 32, "base": 10_000.0}),
+        ("rope", {"head_dim": 32, "fraction": 1.0, "base": 10_000.0, "layout": "half"}),
+    ],
+)
+def test_a_scheme_has_the_hyperparameters_of_its_paper_by_default(scheme, promised):
+    assert {**composed(f"pos={scheme}")["pos"], "_target_": ""} == {**promised, "_target_": ""}
+
+
 def test_the_sinusoids_differ_in_amplitude_and_one_in_the_scale_of_the_token_embeddings():
     promised: dict[str, dict[str, object]] = {
         "sinusoidal": {"scale": 0.1},
@@ -254,12 +275,18 @@ def test_a_number_names_the_run_however_it_is_written(integer, decimal):
     assert identity(composed(integer), "text", "32-true") == identity(composed(decimal), "text", "32-true")
 
 
-@pytest.mark.parametrize(
-    "other",
-    ["seed=1", "steps=310", "pos=none", "pos.base=100", "optim.lr=0.1", "model.width=64", "context=128"],
-)
-def test_what_makes_the_curve_names_the_run(other):
-    assert identity(composed(other), "text", "32-true") != identity(composed(), "text", "32-true")
+FREE = {"name", "rerun", "fork_from", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data"}
+"""What does not make the curve; the text and the precision name a run by themselves."""
+
+
+@pytest.mark.parametrize("path", [path for path, _ in leaves(composed())])
+def test_every_value_names_the_run_but_those_that_do_not_make_its_curve(path):
+    changed = composed()
+    *groups, last = path.split(".")
+    place = functools.reduce(lambda tree, group: tree[group], groups, changed)
+    place[last] = f"{place[last]} changed"
+    same = identity(changed, "text", "32-true") == identity(composed(), "text", "32-true")
+    assert same == (path.split(".")[0] in FREE)
 
 
 def test_the_text_and_the_precision_in_use_name_the_run():

@@ -33,7 +33,7 @@ def test_a_run_killed_at_chosen_and_random_moments_has_the_curve_of_one_never_ki
     victim = Toy(tmp_path)
     moments = [("a cache's building", 1), ("a validation", 5), ("a checkpoint's writing", 15), ("a row", 9)]
     assert list(kills.at_moments(victim, moments)) == [moment for moment, _ in moments]
-    list(kills.at_random(victim, 2, longest=0.8))  # too short for the run to end
+    assert len(list(kills.at_random(victim, 2, longest=0.8))) == 2  # too short for the run to end
     assert list(kills.at_moments(victim, [("the summary", 1)])) == ["the summary"]
     assert victim.finish().returncode == 0
     assert same_curve(whole, victim)

@@ -6,8 +6,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.model.attention import mask_future
+from posenc.model.attention import MAX_LENGTH, PositionContext, Softmax, mask_future
 from posenc.model.cpu_attention import BLOCK, attention
+from posenc.positions import PositionScheme
+from tests.model.dispatched import Dispatched
 
 HEADS, HEAD_DIM = 3, 8
 SCALE = HEAD_DIM**-0.5
@@ -87,3 +89,19 @@ def test_what_lies_ahead_changes_nothing_not_even_by_rounding(biases):
         k[..., 100:, :] += 1
         v[..., 100:, :] -= 1
     assert torch.equal(ours(q, k, v, *bias, causal=True)[..., :100, :], mixed[..., :100, :])
+
+
+@pytest.mark.parametrize(
+    ("heads", "length", "dtype", "expected"),
+    [
+        (2, MAX_LENGTH, torch.bfloat16, True),
+        (2, MAX_LENGTH + 1, torch.bfloat16, False),
+        (2, 64, torch.float32, False),
+        (257, MAX_LENGTH, torch.bfloat16, False),  # it stores the probabilities
+    ],
+)
+def test_it_is_used_in_bfloat16_up_to_a_length_and_a_size(heads, length, dtype, expected):
+    q = torch.zeros(1, heads, length, 8, dtype=dtype)
+    with Dispatched() as seen, torch.no_grad():
+        Softmax()(q, q, q, PositionContext(PositionScheme(), torch.arange(length), None), True)
+    assert any("posenc.cpu_attention" in operation for operation in seen.operations) is expected

@@ -11,6 +11,7 @@ from posenc.model import Transformer
 from posenc.model.cross_entropy import CHUNK, LARGE_VOCAB, summed_cross_entropy
 from posenc.objectives.objective import IGNORE_INDEX, loss, loss_of
 from posenc.positions import Rotary
+from tests.model.dispatched import Dispatched
 
 SUMMED = 1e-5
 """Of float32 sums of positive terms in another order: 2^-24 for each of 48 rows, and as much for 8,192 exponentials."""
@@ -72,7 +73,15 @@ def test_a_model_with_a_large_vocabulary_learns_the_same(reduced):
         assert (one - other).norm() <= (0.02 if reduced else 1e-5) * other.norm()
 
 
-def test_its_logits_are_never_whole():
+def test_its_logits_are_never_whole(monkeypatch):
+    monkeypatch.setattr("posenc.model.cross_entropy.CHUNK", 16)
+    model, inputs, targets = large_model()
+    with Dispatched() as seen:
+        loss_of(model, inputs, targets).backward()
+    assert seen.largest < inputs.numel() * LARGE_VOCAB
+
+
+def test_no_logits_are_kept_for_the_backward_pass():
     model, inputs, targets = large_model()
     kept = []
 

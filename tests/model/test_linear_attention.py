@@ -12,6 +12,7 @@ from posenc.model import Linear, Transformer
 from posenc.model.attention import PositionContext
 from posenc.model.linear_attention import EPSILON, KERNELS, Favor, cumulative, prefix_sums
 from posenc.positions import PositionScheme, Rotary
+from tests.model.dispatched import Dispatched
 
 HEADS, SIZE = 3, 8
 kernels = pytest.mark.parametrize("kernel", KERNELS)
@@ -131,22 +132,11 @@ def test_extreme_inputs_stay_finite_forward_and_backward(kernel):
 
 def test_no_tensor_of_length_by_length_is_made():
     """1.3 GB would hold one float32 T x T matrix a head; the peak of what is allocated must stay far below."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Largest(TorchDispatchMode):
-        elements = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ARG002
-            out = func(*args, **(kwargs or {}))
-            for tensor in out if isinstance(out, (tuple, list)) else [out]:
-                if isinstance(tensor, Tensor):
-                    self.elements = max(self.elements, tensor.numel())
-            return out
 
     def largest(length: int) -> int:
-        with Largest() as mode, torch.no_grad():
+        with Dispatched() as seen, torch.no_grad():
             attention()(*inputs(length), PositionContext(Rotary(SIZE), torch.arange(length), None), True)
-        return mode.elements
+        return seen.largest
 
     assert largest(4096) == 4 * largest(1024)  # linear
     assert largest(4096) < 4096 * 4096

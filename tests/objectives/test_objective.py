@@ -194,14 +194,18 @@ class Alphabet(Transformer):
     def __init__(self) -> None:
         super().__init__(256, 8, 1, 256, 1, PositionScheme())
         self.output.weight.data = 99 * torch.eye(256)
+        self.lengths: list[int] = []
 
     def hidden(self, tokens: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ARG002
         """(B, T) -> (B, T, 256)."""
+        self.lengths.append(tokens.shape[1])
         return F.one_hot(tokens + 1, 256).float()
 
 
 def test_a_causal_model_continues_the_last_tokens_of_a_text_longer_than_its_context():
-    assert Causal(256).sample(Alphabet(), Bytes(), "a", 8, Sampling(tokens=20)) == "abcdefghijklmnopqrstu"
+    model = Alphabet()
+    assert Causal(256).sample(model, Bytes(), "a", 8, Sampling(tokens=20)) == "abcdefghijklmnopqrstu"
+    assert model.lengths == [*range(1, 9), *[8] * 12]
 
 
 def test_at_a_low_temperature_every_seed_draws_the_likeliest_tokens():

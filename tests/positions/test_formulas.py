@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc.positions import Contextual, Fire, Kerple, Polar, Rotary, TrainedFrequencies, Truncated
 
-HEADS, DIM, LENGTH = 2, 8, 7
+HEADS, DIM, LENGTH = 4, 8, 7
 POSITIONS = torch.tensor([0, 1, 2, 3, 5, 9, 600])
 
 
@@ -123,14 +123,14 @@ def test_fire_is_a_function_of_the_distance_over_that_to_the_beginning():
 
 
 @pytest.mark.parametrize("longest", [3, 64])
-@pytest.mark.parametrize("kv_heads", [1, HEADS])
+@pytest.mark.parametrize("kv_heads", [1, 2, HEADS])
 def test_cope_counts_the_tokens_that_matter_to_the_query(kv_heads, longest):
     scheme, (q, k) = Contextual(DIM, layers=2, longest=longest), vectors()
     table = scheme.layer(1).table
     table.data = torch.randn(longest, DIM, generator=torch.Generator().manual_seed(1))
     bias = scheme.layer(1).content_bias(q, q, k[:, :kv_heads], POSITIONS)
     for h in range(HEADS):
-        keys = k[0, h % kv_heads].double()
+        keys = k[0, h * kv_heads // HEADS].double()
         for i in range(LENGTH):
             query = q[0, h, i].double()
             gates = [sigmoid((query @ key).item() / math.sqrt(DIM)) for key in keys]
@@ -141,17 +141,17 @@ def test_cope_counts_the_tokens_that_matter_to_the_query(kv_heads, longest):
                 assert bias[0, h, i, j].item() == pytest.approx(expected.item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("kv_heads", [1, HEADS])
+@pytest.mark.parametrize("kv_heads", [1, 2, HEADS])
 def test_pope_has_contents_in_lengths_and_positions_in_angles(kv_heads):
     scheme, (q, k) = Polar(HEADS, DIM, base=100), vectors()
     scheme.delta.data = torch.randn(HEADS, 1, DIM, generator=torch.Generator().manual_seed(1))
     turned_q, turned_k = scheme.rotate(q, k[:, :kv_heads], POSITIONS)
-    logits = turned_q @ turned_k.mT
+    logits = turned_q @ turned_k.repeat_interleave(HEADS // turned_k.shape[1], dim=1).mT
     for h, i, j in product(range(HEADS), range(LENGTH), range(LENGTH)):
         offset = int(POSITIONS[i]) - int(POSITIONS[j])
         expected = sum(
             softplus(q[0, h, i, c].item())
-            * softplus(k[0, h % kv_heads, j, c].item())
+            * softplus(k[0, h * kv_heads // HEADS, j, c].item())
             * math.cos(offset * 100 ** (-c / DIM) - scheme.delta[h, 0, c].item())
             for c in range(DIM)
         )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from posenc.errors import UserError
 from posenc.training.accelerator import DataParallel, FullySharded, Hardware, Precision
 
 
@@ -56,3 +57,22 @@ def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeyp
 @pytest.mark.parametrize("ranks", [DataParallel, FullySharded])
 def test_ranks_wait_for_each_other_as_long_as_trainer_timeout_says(ranks):
     assert ranks(accelerator="cpu", timeout=7).strategy()._timeout == timedelta(seconds=7)
+
+
+@pytest.mark.parametrize(
+    ("devices", "world", "sentence"),
+    [
+        (3, 4, "trainer.devices=3: 2 ranks were started on this machine; leave it at auto"),
+        ("auto", 5, "5 ranks were started, not the same number on each machine"),
+    ],
+)
+def test_ranks_that_were_started_must_be_as_many_as_given_and_alike_on_each_machine(
+    devices, world, sentence, monkeypatch
+):
+    started = {"RANK": 1, "WORLD_SIZE": world, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "localhost"}
+    for name, value in {**started, "MASTER_PORT": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(UserError, match=sentence):
+        DataParallel(accelerator="cpu", devices=devices).world_size()
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert DataParallel(accelerator="cpu").world_size() == 4

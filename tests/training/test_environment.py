@@ -13,12 +13,20 @@ def test_a_finished_run_does_not_wait_for_git(tmp_path, monkeypatch):
     assert environment.commit() is None
 
 
-def test_an_installed_package_has_no_commit_of_the_repository_around_it(tmp_path, monkeypatch):
+def test_a_commit_says_if_files_have_changed_and_an_installed_package_has_none(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     author = ("-c", "user.name=a", "-c", "user.email=a@b")
     subprocess.run(["git", "-C", tmp_path, *author, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
     (tmp_path / "posenc" / "training").mkdir(parents=True)
     monkeypatch.setattr(environment, "__file__", str(tmp_path / "posenc" / "training" / "environment.py"))
-    assert environment.commit()
+    file = tmp_path / "posenc" / "training" / "environment.py"
+    file.touch()
+    subprocess.run(["git", "-C", tmp_path, "add", "."], check=True)
+    subprocess.run(["git", "-C", tmp_path, *author, "commit", "-q", "-m", "second"], check=True)
+    clean = environment.commit()
+    assert clean
+    assert not clean.endswith("-dirty")
+    file.write_text("changed")
+    assert environment.commit() == f"{clean}-dirty"
     (tmp_path / "posenc" / "conf").mkdir()  # as in an installed package
     assert environment.commit() is None

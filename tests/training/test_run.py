@@ -1,6 +1,7 @@
 """Whole runs through the real command line."""
 
 import json
+import math
 import re
 import shutil
 import time
@@ -15,6 +16,7 @@ from omegaconf import OmegaConf
 from posenc.config.compose import composed as config_and_choices
 from posenc.errors import UserError, printable_lines
 from posenc.evaluation.load import load
+from posenc.evaluation.losses import own_windows
 from posenc.objectives.objective import Sampling
 from posenc.storage.csv_files import MAX_ROWS, read_csv
 from posenc.storage.metrics import COLUMNS
@@ -138,14 +140,13 @@ def test_a_text_that_has_changed_under_its_path_is_another_run(train, tmp_path):
     assert len(list((tmp_path / "runs" / "smoke" / "rope").iterdir())) == 2
 
 
-def test_a_checkpoint_of_another_run_in_the_working_directory_is_not_loaded(train, finished, tmp_path):
+def test_a_checkpoint_of_another_run_in_the_working_directory_is_not_loaded(finished, tmp_path):
     """Lightning resumes on SLURM from any hpc_ckpt_*.ckpt in its root directory, by default where one stands."""
-    foreign = ROOT / "hpc_ckpt_1.ckpt"
+    foreign = tmp_path / "hpc_ckpt_1.ckpt"
     shutil.copy(only(only(finished / "smoke" / "rope") / "checkpoints", "step-000000020-*.ckpt"), foreign)
-    try:
-        result = train(*TINY, env={"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "job", "SLURM_JOB_ID": "1"})
-    finally:
-        foreign.unlink()
+    on_slurm = {"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "job", "SLURM_JOB_ID": "1"}
+    cache = f"cache={ROOT / 'data' / 'cache'}"
+    result = python(ROOT / "train.py", *TINY, cache, cwd=tmp_path, env=on_slurm)
     assert result.returncode == 0, result.stderr
     assert curve(only(tmp_path / "runs" / "smoke" / "rope")) == curve(only(finished / "smoke" / "rope"))
 
@@ -192,8 +193,12 @@ def test_bits_per_byte_are_comparable_across_tokenizers(train, tmp_path):
     assert result.returncode == 0, result.stderr
     run = only(tmp_path / "runs" / "smoke" / "rope")
     summary = json.loads((run / "summary.json").read_text())
-    tokens_per_byte = summary["bits_per_byte"] * 0.693147 / summary["val_loss"]
-    assert 0.1 < tokens_per_byte < 0.7
+    trained = load(run)
+    predicted = own_windows(trained, trained.split(ROOT / "data" / "cache", "valid"))[:, 1:]
+    size = sum(len(trained.tokenizer.decode([token])) for token in predicted.flatten().tolist())  # of ASCII
+    assert summary["bits_per_byte"] == pytest.approx(
+        summary["val_loss"] * predicted.numel() / math.log(2) / size, rel=1e-6
+    )
     assert (run / "tokenizer.json").exists()
     sample = python("-m", "posenc.sample", run, "--prompt", "Line 1", "--tokens", "20")
     assert sample.stdout.startswith("Line 1")

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from posenc.config.instantiate import build
+from posenc.config.instantiate import build, build_model
 from posenc.storage.csv_files import read_csv
 from posenc.training.accelerator import Hardware
 from posenc.training.experiment import Experiment
@@ -45,6 +45,28 @@ def test_the_gradient_norm_is_that_before_clipping():
     layer.weight.grad = torch.tensor([[3.0, 4.0]])
     assert clip_gradients(layer.parameters(), 1.0).item() == pytest.approx(5)
     assert layer.weight.grad.norm().item() == pytest.approx(1)
+
+
+def test_batches_are_windows_of_the_training_split_and_validation_is_on_the_validation_split():
+    config = composed("experiment=smoke")
+    experiment, corpus = Experiment.of(config), build(config, "data")
+    prepared = experiment.prepare(corpus, "kjv")
+    train, valid = (b"".join(corpus.stream(split)) for split in ("train", "valid"))
+    windows = [bytes(window.tolist()) for step in (0, 7) for window in experiment.batches(prepared).batch(step)]
+    assert all(window in train and window not in valid for window in windows)
+    assert valid.startswith(bytes(experiment.validation(prepared)[0][0].tolist()))
+
+
+def test_the_seed_of_a_configuration_is_that_of_its_weights_whatever_the_scheme():
+    def embedding(pos: str, seed: int) -> torch.Tensor:
+        config = composed(f"pos={pos}", f"seed={seed}")
+        return build_model(config, build(config, "objective", vocab_size=256)).embedding.weight
+
+    weights = {(pos, seed): embedding(pos, seed) for pos in ("rope", "learned", "none") for seed in (0, 1)}
+    for seed in (0, 1):
+        assert torch.equal(weights["rope", seed], weights["learned", seed])
+        assert torch.equal(weights["rope", seed], weights["none", seed])
+    assert not torch.equal(weights["rope", 0], weights["rope", 1])
 
 
 def test_batches_are_those_of_the_seed_and_validation_is_the_same_for_all_whatever_the_scheme():

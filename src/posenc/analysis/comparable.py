@@ -34,7 +34,7 @@ def comparable_runs(runs: Sequence[Run], baseline: str, own: Collection[str]) ->
     """The comparable ones of the runs of one setting.
 
     Args:
-        own: the groups in which a scheme may differ from the baseline.
+        own: the hyperparameters in which a scheme may differ from the baseline, beside its own.
     """
     schemes, repeated = _by_scheme(runs)
     differences = _differences(schemes, baseline, own)
@@ -73,7 +73,7 @@ def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
 
 
 def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[str, str]:
-    """Why each scheme that differs from the baseline in other groups than its own cannot be compared with it.
+    """Why each scheme that differs from the baseline in other hyperparameters cannot be compared with it.
 
     Without the baseline every scheme is compared with the first.
     """
@@ -84,7 +84,7 @@ def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[
     excluded: dict[str, str] = {}
     for key in sorted({key for setting in merged.values() for key in setting}):
         values = {scheme: setting[key] for scheme, setting in merged.items() if key in setting}
-        if key.partition(".")[0] in own:
+        if key in own or key.startswith("pos."):
             continue
         ours = values.get(reference)
         for scheme, value in values.items():

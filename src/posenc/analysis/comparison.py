@@ -22,9 +22,6 @@ BASELINE = "sinusoidal"
 MIN_VALIDATIONS = 4
 """Minimum number of validations for unfinished runs to be compared; finished ones need two, one is no curve."""
 
-TUNED = ("optim", "pos", "schedule")
-"""Groups that a search may tune for each scheme; anything else must be the same for all."""
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -116,7 +113,7 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
 
 
 def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep: Sweep, busy: bool) -> Panel:
-    found = comparable_runs(runs, baseline, TUNED if sweep.search else ("pos",))
+    found = comparable_runs(runs, baseline, sweep.searched)
     validations = (len(run.curve["step"]) for of_scheme in found.kept.values() for run in of_scheme)
     fewest = MIN_VALIDATIONS if found.provisional else 2
     early = fewest if min(validations) < fewest else None
