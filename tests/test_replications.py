@@ -1,5 +1,7 @@
 """What README and the results say of N with new seeds, on the test split, is what results/claim-map says."""
 
+import pytest
+
 from posenc.analysis.claim_map import Point, advantage
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import BlockRow
@@ -9,7 +11,7 @@ from tests.claim_map_pages import CORPUS, README, RESULTS, STUDY, at_settings_of
 
 def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside_it():
     evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    assert list(evaluated) == ["replication", "second replication"]
+    assert list(evaluated) == ["replication", "second replication", "third replication"]
     stated: list[str] = []
     for on_test, on_validation in evaluated["replication"]:
         assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
@@ -26,25 +28,34 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
     )
 
 
-def test_the_replication_of_the_arms_tuned_at_39_3m_tokens_is_stated_with_every_seed():
-    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    ((on_test, on_validation),) = evaluated["second replication"]
+@pytest.mark.parametrize(
+    ("name", "tokens", "expected"),
+    [("second replication", "39.3M", (1.15, 1.5)), ("third replication", "19.7M", (1.65, 2.05))],
+)
+def test_the_replication_of_arms_tuned_with_more_tokens_is_stated_with_every_seed(name, tokens, expected):
+    backbone, alternatives = found(CORPUS)
+    evaluated = held_out(backbone, alternatives, STUDY.rows("test.csv", BlockRow, CORPUS))
+    ((on_test, on_validation),) = evaluated[name]
+    assert f"{on_test.tokens / 1e6:.1f}M" == tokens
     assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
-    assert f"| 39.3M, tuned there | {replicated(on_test, on_validation)} |" in RESULTS
-    assert on_test.advantage.interval is not None
-    low, high = on_test.advantage.interval
-    ratio = f"{on_test.advantage.value:.2f} ({low:.2f} to {high:.2f})"
-    assert f"At 39.3M, with the arms tuned there, it needs {ratio.replace(' (', ' times fewer (')}." in README
-    assert f"with the settings of 4.9M and {ratio} with those tuned there." in RESULTS
+    assert f"| {tokens}, tuned there | {replicated(on_test, on_validation)} |" in RESULTS
     assert f"N is {listed(on_test.by_seed.values(), 2)} with seeds 3, 4 and 5" in RESULTS
-    assert 1.15 < on_test.advantage.value < 1.5  # as expected
+    assert expected[0] < on_test.advantage.value < expected[1]  # as expected
     assert abs(on_test.advantage.value - on_validation.advantage.value) < 0.1
     assert min(on_test.by_seed.values()) > 1
-    backbone, alternatives = found(CORPUS)
-    both = [run for run in (*backbone, *alternatives["second replication"]) if run.pos in ("rope", "sinusoidal")]
+    both = [run for run in (*backbone, *alternatives[name]) if run.pos in ("rope", "sinusoidal")]
     (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == on_test.tokens)
     assert list(six.by_seed) == [0, 1, 2, 3, 4, 5]
     assert f"Over seeds 0 to 5 it is {formatting.interval(six.advantage, 2)} on validation" in RESULTS
+
+
+def test_readme_has_the_replications_of_tuned_arms():
+    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
+    (third, _), (second, _) = (*evaluated["third replication"], *evaluated["second replication"])
+    first, then = (formatting.interval(point.advantage, 2).replace("–", " to ") for point in (third, second))
+    fewer = first.replace(" (", " times fewer (")
+    assert f"With the arms tuned at each budget it needs {fewer} at 19.7M and {then} at 39.3M." in README
+    assert f"of 4.9M and {then} with those tuned there, which give {first} at 19.7M." in RESULTS
 
 
 def replicated(on_test: Point, on_validation: Point) -> str:
