@@ -20,7 +20,7 @@ SWEEP = ("-m", "experiment=smoke", "logger=csv", "trainer=cpu", "context=16", "p
 
 
 def extrapolate(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return python("-m", "posenc.extrapolate", *arguments)
+    return python("-m", "posenc.extrapolate", *arguments, env={"CUDA_VISIBLE_DEVICES": ""})  # as it was trained
 
 
 def report(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -108,15 +108,6 @@ def test_biases_begin_at_zero():
     assert all((weight == 0).all() for name, weight in model.named_parameters() if name.endswith("bias"))
 
 
-def test_a_parallel_layer_adds_what_both_make_of_the_same_input():
-    block = Transformer(50, 16, 1, WIDTH, HEADS, PositionScheme(), family("palm")).blocks[0]
-    assert isinstance(block, Block)
-    x, places = torch.randn(2, 5, WIDTH), PositionContext(PositionScheme(), torch.arange(5), None)
-    normal = block.attention_norm(x)
-    expected = x + block.attention(normal, places) + block.feed_forward(normal)
-    assert torch.allclose(block(x, places), expected)
-
-
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])  # torch's own kernel, and plain products
 def test_shared_keys_are_keys_repeated(groups, dtype):

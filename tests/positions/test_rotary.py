@@ -51,11 +51,6 @@ def test_the_layouts_differ_by_a_permutation_of_the_channels(position):
     torch.testing.assert_close(half, turn(x, position, layout="interleaved")[order], rtol=1e-14, atol=1e-15)
 
 
-def test_rotations_compose():
-    x = randn(8)
-    assert torch.allclose(turn(turn(x, 3), 4), turn(x, 7), atol=1e-6)
-
-
 def test_a_fraction_turns_the_first_channels_only():
     x = randn(32)
     turned = turn(x, 5, fraction=0.25)
@@ -71,13 +66,6 @@ def test_positions_may_be_gapped_and_in_any_order(layout):
     for at, position in enumerate(positions.tolist()):
         alone = turn(q[1, 2, at], position, layout=layout)
         assert torch.allclose(together[1, 2, at], alone, atol=1e-6)
-
-
-def test_half_precision_vectors_are_turned_in_float32():
-    x = randn(1, 1, 8, 16).bfloat16()
-    turned, _ = Rotary(16).rotate(x, x, torch.arange(8))
-    exact, _ = Rotary(16).rotate(x.float(), x.float(), torch.arange(8))
-    assert torch.equal(turned, exact.bfloat16())
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,8 @@ def test_a_run_s_sample_is_what_its_checkpoint_writes_and_only_the_seed_changes_
 
     assert (run / "sample.txt").read_text() == sample(0) + "\n"
     assert sample(1, 30) != sample(2, 30)
-    shown = python("-m", "posenc.sample", run, "--tokens", "30", "--seed", "1")
+    on_the_cpu = {"CUDA_VISIBLE_DEVICES": ""}
+    shown = python("-m", "posenc.sample", run, "--tokens", "30", "--seed", "1", env=on_the_cpu)
     assert shown.stdout == printable_lines(sample(1, 30)) + "\n"
 
 
