@@ -77,9 +77,10 @@ def test_without_a_key_a_sweep_is_logged_offline_one_run_each_with_the_right_cur
     assert len(ids) == 2
 
 
-def test_with_a_key_and_no_network_the_run_goes_on_offline_within_a_bounded_wait(train):
+@pytest.mark.parametrize("mode", ["online", "run"])  # the latter is W&B's former name
+def test_with_a_key_and_no_network_the_run_goes_on_offline_within_a_bounded_wait(mode, train):
     begun = time.monotonic()
-    away = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    away = {"WANDB_MODE": mode, "WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
     result = train(*SMOKE, "logger.timeout=3", env=away)
     assert result.returncode == 0, result.stderr
     assert "W&B is offline (127.0.0.1:9 does not respond" in result.stdout

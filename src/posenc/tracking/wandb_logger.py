@@ -160,7 +160,8 @@ def start(
         _print_unavailable("is not installed" if missing else f"cannot be used ({_reason(error)})")
         return Logger()
     options = (directory, settings, timeout, upload, artifact)
-    mode, why = os.environ.get("WANDB_MODE") or "online", ""
+    given, why = os.environ.get("WANDB_MODE", ""), ""
+    mode = {"": "online", "run": "online"}.get(given, given)  # run is W&B's former name
     try:
         if mode == "online":
             try:
