@@ -4,7 +4,6 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import mean
 
 import numpy as np
@@ -13,15 +12,11 @@ from scipy import stats
 from scipy.interpolate import PchipInterpolator
 
 from posenc.analysis.claim_map import FAMILIES, Point, advantage, growth, shared, trend, with_ratio
-from posenc.analysis.convergence import first_reached, speed_up
-from posenc.analysis.corpus_map import backbone_of
+from posenc.analysis.convergence import speed_up
 from posenc.analysis.levels import levels_of_arm
-from posenc.analysis.results import CopyingRow
-from posenc.analysis.run_key import SEARCH
 from posenc.analysis.study import Study
 from posenc.analysis.why import effect
 from posenc.report import formatting
-from posenc.storage.csv_files import read_csv
 from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed
 from tests.conftest import ROOT
 
@@ -76,67 +71,6 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert "then {:.3f} with 59.0M, {:.3f} with 78.6M and {:.3f} with 157M.".format(*gaps) in RESULTS
     ends = [listed(of.values(), 3) for of in (crossing.baseline_losses, crossing.arm_losses)]
     assert f"| 59.0M | {ends[0]} (seeds 0, 1, 2) | {ends[1]} | " in RESULTS
-
-
-def test_what_tuning_at_39_3m_tokens_changes_is_stated():
-    tokens = LONGEST // 2
-    before, now = (
-        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
-        for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
-    )
-    assert before.advantage.interval is not None
-    low, high = before.advantage.interval
-    bounds = f"({low:.2f} to {high:.2f})."
-    assert f"With the settings of 4.9M tokens it is {before.advantage.value:.2f} {bounds}" in RESULTS
-    tuned = "docs/tuning.md"
-    assert f"the ratio at 39.3M [is {before.advantage.value:.2f}]({tuned}) {bounds}" in README
-    lower = [
-        mean(old.values()) - mean(new.values())
-        for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
-    ]
-    assert f"the sinusoid ends [{lower[0]:.3f} nats lower](tuning.md) and RoPE {lower[1]:.3f}." in RESULTS
-    assert (
-        f"the sinusoid ends {lower[0]:.3f} below its former setting, RoPE {lower[1]:.3f}, and the ratio is" in RESULTS
-    )
-    runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (SEARCH, tokens)]
-    trials = {pos: [run for run in runs if run.pos == pos] for pos in ("sinusoidal", "rope")}
-    best = [min(trials[pos], key=lambda run: run.val_loss) for pos in ("sinusoidal", "rope")]
-    assert [(run.lr, run.scale or run.base) for run in best] == [(0.003, "0.2"), (0.003, "100000")]
-    assert {len(of_arm) for of_arm in trials.values()} == {9}  # "nine trials each"
-    assert f"the best are {best[0].val_loss - best[1].val_loss:.3f} nats apart" in RESULTS
-
-
-def test_the_search_with_9_8m_tokens_is_stated_and_moves_neither_arm():
-    arms = {run.pos: (run.lr, run.scale, run.base) for run in found(CORPUS)[0] if run.tokens == 9_830_400}
-    of_pos, lower = {}, []
-    for pos in ("rope", "sinusoidal"):
-        trials = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, 9_830_400, pos)]
-        least, *_, most = sorted(run.val_loss for run in trials)
-        (arm,) = (run.val_loss for run in trials if (run.lr, run.scale, run.base) == arms[pos])
-        assert len(trials) == 6
-        of_pos[pos] = f"at {least:.3f} to {most:.3f}", f"{arm:.3f}"
-        lower.append(arm - least)
-    (rope, of_rope), (sinusoid, of_sinusoid) = of_pos.values()
-    assert f"end {rope} (RoPE; its arm's {of_rope}) and {sinusoid} (the sinusoid; {of_sinusoid})." in RESULTS
-    assert f"are {listed(lower, 3)} below the arms' trials" in RESULTS
-    assert max(lower) < 0.01  # the protocol's threshold: "none that is better by 0.01 nats"
-    backbone, alternatives = found(CORPUS)
-    others = [run for run in backbone if run.tokens != 9_830_400]
-    now, best = (
-        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == 9_830_400)
-        for runs in (backbone, [*others, *alternatives["best trials of 9.8M tokens"]])
-    )
-    assert best.advantage.interval is not None
-    low, high = best.advantage.interval
-    ends = [mean(of.values()) for point in (now, best) for of in (point.arm_losses, point.baseline_losses)]
-    of_rope, of_sinusoid = (f"{after - before:.3f}" for before, after in zip(ends[:2], ends[2:], strict=True))
-    assert (
-        f"these two settings end at {ends[2]:.3f} and {ends[3]:.3f}, {of_rope} and {of_sinusoid} above the arms"
-        in RESULTS
-    )
-    ratio = f"N is {best.advantage.value:.2f} ({low:.2f} to {high:.2f}) instead of {now.advantage.value:.2f}."
-    assert ratio in RESULTS
-    assert f"with the best trials of both arms the ratio there is {best.advantage.value:.2f})" in RESULTS
 
 
 def test_the_ratio_on_the_king_james_bible_is_in_readme():
@@ -270,74 +204,6 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     assert f"and RoPE needs {unchanged:.2f} times fewer tokens. With masked" in RESULTS
 
 
-def test_what_a_slightly_better_sinusoid_would_give_is_in_readme_and_the_results():
-    better = [replace(run, val_loss=run.val_loss - 0.01 * (run.pos == "sinusoidal")) for run in found(CORPUS)[0]]
-    *_, first, second, third, _, _, _ = (
-        f"{point.advantage.value:.1f}" for point in advantage(better, "rope", "sinusoidal")
-    )
-    better_by = "a sinusoid 0.01 nats better would lower the table's first three ratios to"
-    assert f"{better_by} {first}, {second} and {third}." in README
-    assert f"would make the ratio {first} at 9.8M, {second} at 19.7M and {third} at 39.3M." in RESULTS
-
-
-def test_what_is_said_of_a_larger_model_is_in_its_results():
-    folder = ROOT / "results/text-small-h100"
-    curves: dict[tuple[str, str], dict[int, float]] = {}
-    for row in read_csv(folder / "curves.csv"):
-        curves.setdefault((row["scheme"], row["seed"]), {})[int(row["step"])] = float(row["val_loss"])
-    steps, cells = [*curves["rope", "0"]], []
-    for baseline in ("sinusoidal", "learned"):
-        pairs = [[[*curves[pos, seed].values()] for pos in (baseline, "rope")] for seed in ("0", "1", "2")]
-        ratio = speed_up(
-            *zip(*([first_reached(steps, loss, min(pair[0])) for loss in pair] for pair in pairs), strict=True)
-        )
-        cells.append(formatting.interval(ratio, 2))
-    assert f"| {' | '.join(cells)} |" in RESULTS
-    assert ratio.interval is not None
-    assert f"and {ratio.value:.2f} is the fairer figure." in RESULTS
-    last = {arm: losses[steps[-1]] for arm, losses in curves.items()}
-    behind = [last["rope", seed] - last["alibi", seed] for seed in ("0", "1", "2")]
-    assert f"and behind ALiBi, by {mean(behind):.3f} nats (" in RESULTS
-    edges = {row["pos"] for row in read_csv(folder / "search.csv") if "optim.lr" in row["edge"]}
-    assert edges == {"rope", "learned", "alibi"}  # "the best rate is the highest tried" in docs/results.md
-
-
-def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
-    study = Study(ROOT / "results/claim-map-small")
-    backbone, _ = backbone_of(study, CORPUS)
-    gains = {row.key: row.second - row.first for row in study.rows("copying.csv", CopyingRow, CORPUS)}
-    of = {(run.pos, run.tokens, run.seed): gains[run.key] for run in backbone}
-    both = advantage(backbone, "rope", "sinusoidal")
-    for point in both:
-        assert point.advantage.seeds == 1
-        losses = f"{point.baseline_losses[0]:.3f} | {point.arm_losses[0]:.3f} | {point.advantage.value:.2f}"
-        copied = f"{of['sinusoidal', point.tokens, 0]:.2f} | {of['rope', point.tokens, 0]:.2f}"
-        assert f"| {point.tokens / 1e6:.1f}M | {losses} | {copied} |" in RESULTS
-    first, second = (f"{point.advantage.value:.2f}" for point in both)
-    fewer = f"[{first} times fewer tokens](models.md#a-larger-model) than the sinusoid at 52M and {second} at 105M"
-    assert f"{fewer} (one seed). There RoPE copies too." in RESULTS
-    assert f"[{first} at 52M tokens and {second} at 105M](docs/models.md#a-larger-model) (one seed)" in README
-    assert max(of["rope", point.tokens, 0] for point in both) < -0.2
-    assert all(point.gap is not None and point.gap > 0 for point in both)
-    assert "the sinusoid more, and RoPE ends lower." in RESULTS
-    first_search = [dict(one.split("=") for one in arm.split()) for arm in study.plan["blocks"][0]["arms"].values()]
-    of_first = {(arm["pos"], float(arm["optim.lr"]), arm.get("pos.base", arm.get("pos.scale"))) for arm in first_search}
-    lower = []
-    for pos, stated in (("rope", "1.293 nats"), ("sinusoidal", "1.436")):
-        all_trials = [run for run in study.on(CORPUS) if run.setting == SEARCH and run.pos == pos]
-        trials = [run for run in all_trials if (pos, run.lr, run.scale or run.base) in of_first]
-        best = min(trials, key=lambda run: run.val_loss)
-        assert len(trials) == 4  # "four trials each"
-        lower.append(f"{best.val_loss - min(run.val_loss for run in all_trials):.3f}")
-        assert stated.startswith(f"{best.val_loss:.3f}")
-        assert f"({stated};" in RESULTS
-        assert {(run.lr, run.scale, run.base) for run in backbone if run.pos == pos} == {
-            (best.lr, best.scale, best.base)
-        }
-    assert f"(by {lower[0]} nats for RoPE, {lower[1]} for the sinusoid); they have not been run longer." in RESULTS
-    assert f"So each arm has a better setting, by {lower[0]} and {lower[1]}, whose" in RESULTS
-
-
 def test_a_bias_in_place_of_the_sinusoid_is_compared_with_rope_on_the_same_seeds():
     why = Study(ROOT / "results/why")
     rope, sinusoid, bias = (
@@ -356,39 +222,3 @@ def test_a_bias_in_place_of_the_sinusoid_is_compared_with_rope_on_the_same_seeds
     assert f"In place of the sinusoid it needs {fewer}, RoPE with the same three seeds {steps}." in RESULTS
     ends = f"it ends {of_bias.behind.value:.3f} nats above RoPE."
     assert f"in place of the sinusoid, 77 % (61 to 92 %), and {ends}" in RESULTS
-
-
-def test_what_tuning_at_19_7m_tokens_changes_is_stated():
-    tokens = 19_660_800
-    before, now = (
-        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
-        for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
-    )
-    former = {"sinusoidal": (0.0042, "0.1", "10000"), "rope": (0.006, "", "1000")}
-    lower, beyond = [], []
-    for pos, settings in former.items():
-        runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, tokens, pos)]
-        trials = {(run.lr, run.scale, run.base): run.val_loss for run in runs}
-        (arm,) = {(run.lr, run.scale, run.base) for run in found(CORPUS)[0] if (run.pos, run.tokens) == (pos, tokens)}
-        lower.append(trials[settings] - trials[arm])
-        assert re.search(rf"at {trials[arm]:.3f}( with amplitude 0.2)?, {lower[-1]:.3f} below", RESULTS)
-        assert len(trials) == 9
-        assert trials[arm] - min(trials.values()) < 0.01
-        at_edges = (0.0042, "", "1000000"), (0.003, "", "1000000"), (0.002, "0.2", "10000"), (0.003, "0.4", "10000")
-        beyond.append(listed((trials[edge] for edge in at_edges if edge in trials), 3))
-    assert f"the sinusoid ends at {beyond[0]}, RoPE at {beyond[1]}." in RESULTS
-    sinusoid, rope = (
-        mean(old.values()) - mean(new.values())
-        for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
-    )
-    assert f"with three seeds the sinusoid gains {sinusoid:.3f} and RoPE {rope:.3f}." in RESULTS
-    assert f"the gain of the trials, {listed(lower, 3)}, does not appear with other seeds." in RESULTS
-    assert min(lower) > 0.01 > max(sinusoid, rope) > 0  # "a trial of each arm was over 0.01 nats lower"
-    assert (
-        f"the sinusoid's end at {listed(now.baseline_losses.values(), 3)}, in the mean {sinusoid:.3f} below" in RESULTS
-    )
-    assert f"RoPE's at {listed(now.arm_losses.values(), 3)}, {rope:.3f} below." in RESULTS
-    assert f"N is {now.advantage.value:.2f} instead of {before.advantage.value:.2f}, with a wider interval" in RESULTS
-    assert before.advantage.interval is not None
-    ratio = "{:.2f} ({:.2f} to {:.2f})".format(before.advantage.value, *before.advantage.interval)
-    assert f"With the settings of 4.9M tokens the ratio is {ratio} at 19.7M" in README

@@ -303,27 +303,6 @@ def test_what_is_copied_with_bpe_tokens_is_stated():
     assert f"with the sinusoid by {of_sinusoid} and {at_last}." in COPYING
 
 
-def test_of_five_bases_the_second_largest_ends_lowest_with_78_6m_tokens():
-    runs = [run for run in STUDY.on(CORPUS) if (run.pos, run.tokens, run.lr) == ("rope", LONGEST, 0.003)]
-    trials = {int(run.base): run for run in runs if run.setting == SEARCH}
-    bases = sorted(trials)
-    assert bases == [1_000, 10_000, 100_000, 1_000_000, 10_000_000]
-    losses = listed((trials[base].val_loss for base in bases), 3)
-    assert f"bases of {listed_bases(bases)} end at {losses} nats" in COPYING
-    assert min(bases, key=lambda base: trials[base].val_loss) == bases[-2]
-    of = {(run.base, run.seed): run.val_loss for run in runs if run.setting == BACKBONE}
-    gains = [of["1000", seed] - of["1000000", seed] for seed in SEEDS]
-    assert f"With base 1,000,000 RoPE ends {listed(gains, 3)} below base 1,000" in COPYING
-    low_to_high = f"{mean(gains):.3f}, {interval(gains)}"
-    assert f"seeds 0, 1 and 2; in the mean {low_to_high})" in COPYING
-    assert len({run.hardware for run in runs if run.base in ("1000", "1000000") and run.seed in SEEDS}) == 1
-
-
-def listed_bases(bases: Sequence[int]) -> str:
-    *others, last = (f"{base:,}" for base in bases)
-    return f"{', '.join(others)} and {last}"
-
-
 def test_the_sinusoid_s_arm_trained_again_on_the_cpu_is_stated_beside_its_runs_on_the_gpu():
     again = sorted(read_rows(FOLDER / "devices.csv", Result), key=attrgetter("seed"))
     backbone, _ = found(CORPUS)

@@ -1,0 +1,72 @@
+"""What is said of a larger model has the figures of its committed results."""
+
+from statistics import mean
+
+from posenc.analysis.claim_map import advantage
+from posenc.analysis.convergence import first_reached, speed_up
+from posenc.analysis.corpus_map import backbone_of
+from posenc.analysis.results import CopyingRow
+from posenc.analysis.run_key import SEARCH
+from posenc.analysis.study import Study
+from posenc.report import formatting
+from posenc.storage.csv_files import read_csv
+from tests.claim_map_pages import CORPUS, README, RESULTS
+from tests.conftest import ROOT
+
+
+def test_what_is_said_of_a_larger_model_is_in_its_results():
+    folder = ROOT / "results/text-small-h100"
+    curves: dict[tuple[str, str], dict[int, float]] = {}
+    for row in read_csv(folder / "curves.csv"):
+        curves.setdefault((row["scheme"], row["seed"]), {})[int(row["step"])] = float(row["val_loss"])
+    steps, cells = [*curves["rope", "0"]], []
+    for baseline in ("sinusoidal", "learned"):
+        pairs = [[[*curves[pos, seed].values()] for pos in (baseline, "rope")] for seed in ("0", "1", "2")]
+        ratio = speed_up(
+            *zip(*([first_reached(steps, loss, min(pair[0])) for loss in pair] for pair in pairs), strict=True)
+        )
+        cells.append(formatting.interval(ratio, 2))
+    assert f"| {' | '.join(cells)} |" in RESULTS
+    assert ratio.interval is not None
+    assert f"and {ratio.value:.2f} is the fairer figure." in RESULTS
+    last = {arm: losses[steps[-1]] for arm, losses in curves.items()}
+    behind = [last["rope", seed] - last["alibi", seed] for seed in ("0", "1", "2")]
+    assert f"and behind ALiBi, by {mean(behind):.3f} nats (" in RESULTS
+    edges = {row["pos"] for row in read_csv(folder / "search.csv") if "optim.lr" in row["edge"]}
+    assert edges == {"rope", "learned", "alibi"}  # "the best rate is the highest tried" in docs/results.md
+
+
+def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
+    study = Study(ROOT / "results/claim-map-small")
+    backbone, _ = backbone_of(study, CORPUS)
+    gains = {row.key: row.second - row.first for row in study.rows("copying.csv", CopyingRow, CORPUS)}
+    of = {(run.pos, run.tokens, run.seed): gains[run.key] for run in backbone}
+    both = advantage(backbone, "rope", "sinusoidal")
+    for point in both:
+        assert point.advantage.seeds == 1
+        losses = f"{point.baseline_losses[0]:.3f} | {point.arm_losses[0]:.3f} | {point.advantage.value:.2f}"
+        copied = f"{of['sinusoidal', point.tokens, 0]:.2f} | {of['rope', point.tokens, 0]:.2f}"
+        assert f"| {point.tokens / 1e6:.1f}M | {losses} | {copied} |" in RESULTS
+    first, second = (f"{point.advantage.value:.2f}" for point in both)
+    fewer = f"[{first} times fewer tokens](models.md#a-larger-model) than the sinusoid at 52M and {second} at 105M"
+    assert f"{fewer} (one seed). There RoPE copies too." in RESULTS
+    assert f"[{first} at 52M tokens and {second} at 105M](docs/models.md#a-larger-model) (one seed)" in README
+    assert max(of["rope", point.tokens, 0] for point in both) < -0.2
+    assert all(point.gap is not None and point.gap > 0 for point in both)
+    assert "the sinusoid more, and RoPE ends lower." in RESULTS
+    first_search = [dict(one.split("=") for one in arm.split()) for arm in study.plan["blocks"][0]["arms"].values()]
+    of_first = {(arm["pos"], float(arm["optim.lr"]), arm.get("pos.base", arm.get("pos.scale"))) for arm in first_search}
+    lower = []
+    for pos, stated in (("rope", "1.293 nats"), ("sinusoidal", "1.436")):
+        all_trials = [run for run in study.on(CORPUS) if run.setting == SEARCH and run.pos == pos]
+        trials = [run for run in all_trials if (pos, run.lr, run.scale or run.base) in of_first]
+        best = min(trials, key=lambda run: run.val_loss)
+        assert len(trials) == 4  # "four trials each"
+        lower.append(f"{best.val_loss - min(run.val_loss for run in all_trials):.3f}")
+        assert stated.startswith(f"{best.val_loss:.3f}")
+        assert f"({stated};" in RESULTS
+        assert {(run.lr, run.scale, run.base) for run in backbone if run.pos == pos} == {
+            (best.lr, best.scale, best.base)
+        }
+    assert f"(by {lower[0]} nats for RoPE, {lower[1]} for the sinusoid); they have not been run longer." in RESULTS
+    assert f"So each arm has a better setting, by {lower[0]} and {lower[1]}, whose" in RESULTS
