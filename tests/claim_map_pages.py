@@ -35,7 +35,7 @@ def listed(values: Iterable[float], digits: int) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-FORMER = "settings of 4.9M tokens"
+FORMER = "settings tuned at 4.9M tokens"
 """Of both arms at budgets that were tuned later."""
 
 
@@ -46,7 +46,7 @@ def found(corpus: str) -> tuple[Sequence[Result], Mapping[str, Sequence[Result]]
 
 
 def at_settings_of_4_9m(pos: Iterable[str] = ("rope", "sinusoidal")) -> list[Result]:
-    """The backbone, with the settings of 4.9M tokens where it has others and these were run too."""
+    """The backbone, with the settings tuned at 4.9M tokens where it has others and these were run too."""
     backbone, alternatives = found(CORPUS)
     former = [run for run in alternatives[FORMER] if run.pos in pos]
     replaced = {(run.pos, run.tokens) for run in former}

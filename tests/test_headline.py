@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 from scipy.interpolate import PchipInterpolator
 
-from posenc.analysis.claim_map import FAMILIES, Point, advantage, growth, shared, trend, with_ratio
+from posenc.analysis.claim_map import FAMILIES, Point, advantage, growth, shared, with_ratio
 from posenc.analysis.convergence import speed_up
-from posenc.analysis.levels import levels_of_arm
+from posenc.analysis.levels import level, levels_of_arm
+from posenc.analysis.results import NGramRow
 from posenc.analysis.study import Study
 from posenc.analysis.why import effect
 from posenc.report import formatting
@@ -83,17 +84,6 @@ def test_the_ratio_on_the_king_james_bible_is_in_readme():
     assert f"on the King James Bible {first.replace(' times fewer tokens', '')} at 4.9M" in README
 
 
-def test_the_slope_of_the_ratio_and_how_well_a_line_fits_are_stated():
-    fitted = trend(points(CORPUS))
-    assert fitted is not None
-    assert fitted.slope.interval is not None
-    low, high = fitted.slope.interval
-    interval = f"({low:.2f} to {high:.2f}; {fitted.values} values, {fitted.slope.seeds} seeds)"
-    stated = f"has a slope of {fitted.slope.value:.2f} {interval}, but does not fit"
-    assert fitted.lack_of_fit < 0.05
-    assert f"{stated} (F test against a mean for each budget, p = {fitted.lack_of_fit:.1g})" in RESULTS
-
-
 def test_by_what_factor_the_ratio_changes_from_each_budget_to_the_next_is_stated():
     now, former = (
         with_ratio(advantage(runs, "rope", "sinusoidal")) for runs in (found(CORPUS)[0], at_settings_of_4_9m())
@@ -142,6 +132,18 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     assert [level.bound for level in levels] == [False] * 8 + [True]
     cells = [formatting.interval(ratio, 2) if ratio.interval else f"over {ratio.value:.2f}" for ratio in ratios]
     assert f"the sinusoid's, times as many | {' | '.join(cells)} |" in RESULTS
+
+
+def test_the_tokens_to_the_losses_of_n_gram_models_are_in_the_results():
+    losses = {row.order: row.val_loss for row in STUDY.rows("ngrams.csv", NGramRow, CORPUS)}
+    four, five = (level(found(CORPUS)[0], "rope", "sinusoidal", losses[order]) for order in (4, 5))
+    assert four is not None
+    assert five is not None
+    assert f"that of a 4-gram model ({losses[4]:.3f} nats) the sinusoid needs {four.ratio.value:.2f} times" in RESULTS
+    assert f"that of a 5-gram model ({losses[5]:.3f}) {five.ratio.value:.2f} times" in RESULTS
+    for of in (four.ratio, five.ratio):
+        assert of.interval is not None
+        assert "({:.2f}–{:.2f})".format(*of.interval) in RESULTS
 
 
 def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_against_the_sinusoid():

@@ -114,7 +114,7 @@ def test_with_how_many_seeds_each_arm_ends_lower_is_in_the_headline():
     of_seeds = [sum(lead > 0 for lead in leads(SEEDS, tokens)) for tokens in (58_982_400, LONGEST, 2 * LONGEST)]
     assert of_seeds == [2, 2, 1]
     ends = "after 59M and 79M tokens the sinusoid ends lower with two of three seeds, after 157M RoPE does,"
-    assert f"{ends} by {-mean(leads(SEEDS, 2 * LONGEST)):.3f} nats in the mean." in README
+    assert f"{ends} by {-mean(leads(SEEDS, 2 * LONGEST)):.3f} nats on average." in README
     assert "none of their twelve tests is significant after correction." in README
 
 
@@ -178,7 +178,7 @@ def test_how_the_sinusoid_s_arms_compare_with_the_former_settings_of_rope_is_sta
     p, means = sorted(map(p_of, all_leads)), sorted(map(mean, all_leads))
     assert len(p) == 8
     assert p[0] * (len(ORDERS) + len(p)) > 0.05  # "none is significant when corrected for all twenty tests"
-    stated = f"by {means[0]:.3f} to {means[-1]:.3f} in the mean (p = {p[0]:.3f} to {p[-1]:.2f}; "
+    stated = f"by {means[0]:.3f} to {means[-1]:.3f} on average (p = {p[0]:.3f} to {p[-1]:.2f}; "
     assert f"over each of RoPE's eight other settings with these seeds, {stated}" in COPYING
 
 

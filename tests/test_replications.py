@@ -24,7 +24,8 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
     assert " and ".join(stated[:2]) in README
     assert " and ".join(stated[:2]) in RESULTS
     assert (
-        f"At 39.3M it is {on_test.advantage.value:.2f} ({low:.2f} to {high:.2f}) with the settings of 4.9M" in RESULTS
+        f"At 39.3M it is {on_test.advantage.value:.2f} ({low:.2f} to {high:.2f}) with the settings tuned at 4.9M"
+        in RESULTS
     )
 
 
@@ -55,7 +56,7 @@ def test_readme_has_the_replications_of_tuned_arms():
     first, then = (formatting.interval(point.advantage, 2).replace("–", " to ") for point in (third, second))
     fewer = first.replace(" (", " times fewer (")
     assert f"With the arms tuned at each budget it needs {fewer} at 19.7M and {then} at 39.3M." in README
-    assert f"of 4.9M and {then} with those tuned there, which give {first} at 19.7M." in RESULTS
+    assert f"at 4.9M and {then} with those tuned there, which give {first} at 19.7M." in RESULTS
 
 
 def replicated(on_test: Point, on_validation: Point) -> str:

@@ -71,13 +71,13 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
     assert f"the gain of the trials, {listed(lower, 3)}, does not appear with other seeds." in RESULTS
     assert min(lower) > 0.01 > max(sinusoid, rope) > 0  # "a trial of each arm was over 0.01 nats lower"
     assert (
-        f"the sinusoid's end at {listed(now.baseline_losses.values(), 3)}, in the mean {sinusoid:.3f} below" in RESULTS
+        f"the sinusoid's end at {listed(now.baseline_losses.values(), 3)}, on average {sinusoid:.3f} below" in RESULTS
     )
     assert f"RoPE's at {listed(now.arm_losses.values(), 3)}, {rope:.3f} below." in RESULTS
     assert f"N is {now.advantage.value:.2f} instead of {before.advantage.value:.2f}, with a wider interval" in RESULTS
     assert before.advantage.interval is not None
     ratio = "{:.2f} ({:.2f} to {:.2f})".format(before.advantage.value, *before.advantage.interval)
-    assert f"With the settings of 4.9M tokens the ratio is {ratio} at 19.7M" in README
+    assert f"With the settings tuned at 4.9M tokens the ratio is {ratio} at 19.7M" in README
 
 
 def test_what_tuning_at_39_3m_tokens_changes_is_stated():
@@ -89,7 +89,7 @@ def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     assert before.advantage.interval is not None
     low, high = before.advantage.interval
     bounds = f"({low:.2f} to {high:.2f})."
-    assert f"With the settings of 4.9M tokens it is {before.advantage.value:.2f} {bounds}" in RESULTS
+    assert f"With the settings tuned at 4.9M tokens it is {before.advantage.value:.2f} {bounds}" in RESULTS
     tuned = "docs/tuning.md"
     assert f"the ratio at 39.3M [is {before.advantage.value:.2f}]({tuned}) {bounds}" in README
     lower = [
@@ -146,7 +146,7 @@ def test_of_five_bases_the_second_largest_ends_lowest_with_78_6m_tokens():
     gains = [of["1000", seed] - of["1000000", seed] for seed in SEEDS]
     assert f"With base 1,000,000 RoPE ends {listed(gains, 3)} below base 1,000" in COPYING
     low_to_high = f"{mean(gains):.3f}, {interval(gains)}"
-    assert f"seeds 0, 1 and 2; in the mean {low_to_high})" in COPYING
+    assert f"seeds 0, 1 and 2; on average {low_to_high})" in COPYING
     assert len({run.hardware for run in runs if run.base in ("1000", "1000000") and run.seed in SEEDS}) == 1
 
 

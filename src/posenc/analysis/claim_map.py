@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, first_reached, half_width, speed_up
+from posenc.analysis.convergence import Estimate, first_reached, speed_up
 from posenc.analysis.results import Result
 from posenc.errors import UserError
 
@@ -24,9 +23,6 @@ FAMILIES = {"none": "no positions", "learned": "additive", "sinusoidal": "additi
 
 PLATEAU = 0.1
 """A baseline that ends less than this many nats below the bigram model is still on its plateau."""
-
-TREND_BUDGETS = 3
-"""A line through two budgets fits whatever they are."""
 
 Losses = dict[int, dict[int, float]]
 """Final losses of an arm, by seed, then by tokens."""
@@ -126,11 +122,6 @@ def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point
     return tuple(points)
 
 
-def off_plateau(results: Iterable[Result]) -> list[Result]:
-    """The results that are not on the bigram model's plateau, where the loss varies more over seeds."""
-    return [result for result in results if not result.val_loss > result.bigram_loss - PLATEAU]
-
-
 def shared(results: Sequence[Result], arm: str, baseline: str) -> tuple[Losses, Losses, list[int]]:
     """The losses of an arm and of its baseline, by seed, then by tokens, and the seeds that both have."""
     ours, theirs = (_by_seed(result for result in results if result.pos == name) for name in (arm, baseline))
@@ -150,62 +141,6 @@ def _by_seed(results: Iterable[Result]) -> Losses:
             raise UserError(f"{result.pos}, seed {result.seed}, {result.tokens:,} tokens appear twice in the results")
         of_seed[result.tokens] = result.val_loss
     return losses
-
-
-@dataclass(frozen=True)
-class Trend:
-    """log N = a + b log D, with one b and an a for each seed.
-
-    Attributes:
-        slope: b. Below 0, N falls as the budget grows. Its interval takes the values of N as independent, given a.
-        values: the number of N in the fit.
-        lack_of_fit: the p-value of the line in an F test against a mean for each budget; NaN if there are too few
-            values. Where it is small, b and its interval describe nothing.
-    """
-
-    slope: Estimate
-    values: int
-    lack_of_fit: float
-
-
-def trend(points: Sequence[Point]) -> Trend | None:
-    """The trend over the budgets off the plateau at which every seed has an N; None with fewer than TREND_BUDGETS.
-
-    A seed without an N has it outside the arm's budgets: without that seed alone N would look flatter than it is.
-    """
-    known = with_ratio(points)
-    if len(known) < TREND_BUDGETS:
-        return None
-    seeds, tokens, n = np.array([(seed, p.tokens, value) for p in known for seed, value in p.by_seed.items()]).T
-    intercepts = seeds[:, None] == np.unique(seeds)
-    line = np.column_stack([intercepts, np.log(tokens)])
-    means = np.column_stack([intercepts, tokens[:, None] == np.unique(tokens)[1:]])
-    (*_, b), squares, freedom = _least_squares(line, np.log(n))
-    _, pure, free = _least_squares(means, np.log(n))
-    if freedom < 1:
-        return None
-    error = math.sqrt(squares / freedom * np.linalg.inv(line.T @ line)[-1, -1])
-    margin = half_width(error, freedom)
-    count = intercepts.shape[1]
-    slope = Estimate(float(b), count, (float(b - margin), float(b + margin)) if count >= SEEDS_FOR_A_VERDICT else None)
-    lack = (
-        stats.f.sf((squares - pure) / (freedom - free) * free / pure, freedom - free, free)
-        if freedom > free > 0 and pure
-        else math.nan
-    )
-    return Trend(slope, len(n), float(lack))
-
-
-def _least_squares(design: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float, int]:
-    """The coefficients of a linear model, its residual sum of squares, and the residual degrees of freedom.
-
-    Args:
-        design: (values, coefficients); its rank is lower if some budgets share no seed with the others.
-        y: (values,).
-    """
-    found, _, rank, _ = np.linalg.lstsq(design.astype(float), y, rcond=None)
-    residuals = y - design @ found
-    return found, float(residuals @ residuals), len(y) - int(rank)
 
 
 def growth(points: Sequence[Point]) -> tuple[int, int, Estimate] | None:

@@ -136,13 +136,8 @@ def bootstrap(baseline: Sequence[float], scheme: Sequence[float]) -> Interval | 
     return float(low), float(high)
 
 
-def half_width(standard_error: float, freedom: int) -> float:
-    """Of Student's 95 % interval, from a standard error with so many degrees of freedom."""
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * standard_error)
-
-
 def _student(values: Array) -> Interval:
-    margin = half_width(stats.sem(values), len(values) - 1)
+    margin = stats.t.ppf(0.5 + CONFIDENCE / 2, len(values) - 1) * stats.sem(values)
     return float(values.mean() - margin), float(values.mean() + margin)
 
 

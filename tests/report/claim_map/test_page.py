@@ -1,16 +1,11 @@
-import math
 import re
 from dataclasses import replace
 
-from posenc.analysis.claim_map import FAMILIES, Point, advantage
-from posenc.analysis.convergence import Estimate
+from posenc.analysis.claim_map import FAMILIES, advantage
 from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.held_out import held_out
-from posenc.analysis.run_key import SEARCH
-from posenc.analysis.spread import seeds_needed
 from posenc.analysis.study import Study
 from posenc.report.claim_map.page import write_up
-from posenc.report.claim_map.spread import spread, spread_of_ratio
 from posenc.report.claim_map.tables import levels, on_test_split, one_factor, schemes, table
 from tests.analysis.test_claim_map import SLOW, UNIT, backbone
 from tests.analysis.test_held_out import evaluated
@@ -94,41 +89,6 @@ def test_a_setting_with_one_difference_has_a_row_for_each_baseline():
     assert rows[1][3:] == cells_of(table(advantage(runs, "rope", "sinusoidal"), UNIT).splitlines()[-1:])[0][2:]
 
 
-def test_the_sd_over_seeds_is_also_given_without_the_budget_that_varies_most():
-    _, text = spread(with_loss(SLOW, 2.2))
-    rope, sinusoidal, every = cells_of(text.splitlines()[2:])
-    assert every[0] == "every scheme"
-    assert int(every[2]) == int(rope[2]) + int(sinusoidal[2])
-    assert rope == ["rope", "0.0030", "10", "3", "0.0030", "8", "3"]
-    assert float(sinusoidal[1]) > 0.1 > float(sinusoidal[4]) == 0.003
-    assert int(sinusoidal[3]) > 100
-
-
-def test_the_sd_over_seeds_is_that_of_the_main_model_and_of_schemes_with_enough_seeds():
-    masked = [replace(run, setting="objective=masked", val_loss=run.val_loss + run.seed) for run in backbone()]
-    few = [replace(run, pos="t5") for run in backbone() if run.pos == "rope" and run.tokens <= 2 * UNIT]
-    assert few
-    assert spread([*backbone(), *masked])[1] == spread(backbone())[1]
-    assert [row[0] for row in cells_of(spread([*backbone(), *few])[1].splitlines()[2:])] == [
-        "rope",
-        "sinusoidal",
-        "every scheme",
-    ]
-
-
-def test_the_sd_of_the_ratio_says_how_many_seeds_one_percent_needs():
-    runs = [replace(run, val_loss=run.val_loss + 0.01 * run.seed * (run.pos == "sinusoidal")) for run in backbone()]
-    points = advantage(runs, "rope", "sinusoidal")
-    (said,) = spread_of_ratio(points)
-    sd = 0.05 * math.log(2)  # 0.01 nats are 0.05 octaves of tokens
-    assert f"{sd:.3f} (8 degrees of freedom)" in said  # 4 budgets; at the first there is no N
-    assert f"{seeds_needed(sd, math.log(1.01))} for ± 1%" in said
-    margin = 2.306004 * sd / math.sqrt(3)  # t, 8 degrees of freedom
-    low, high = (points[1].advantage.value * math.exp(sign * margin) for sign in (-1, 1))
-    assert f"are {low:.2f} to {high:.2f} (2.5M)" in said
-    assert spread_of_ratio(points[:1]) == []
-
-
 def test_the_tokens_of_the_baseline_to_a_loss_of_rope_are_a_table():
     _, _, text = levels(with_loss(("rope", 1, 16 * UNIT), 1.0), {3: 1.9, 5: 0.5})
     rows = {row[0] + row[2]: row for row in cells_of(text.splitlines()[2:])}
@@ -161,27 +121,6 @@ def test_the_page_of_the_schemes_has_the_losses_of_the_claim_map():
     assert {row[0]: row[1:3] for row in shown} == measured
 
 
-def test_whether_the_line_fits_is_said():
-    def said(*ratios: tuple[float, float]) -> str:
-        points = [
-            Point(2**i * UNIT, {0: 2.0, 1: 2.0}, Estimate(of[0], 2), dict(enumerate(of)), 9.0, 0.1, {}, plateau=False)
-            for i, of in enumerate(ratios)
-        ]
-        return next(text for text in write_up((), points, {}, UNIT) if "F test" in text)
-
-    assert "it does not fit" not in said((1.6, 1.7), (1.7, 1.6), (1.6, 1.7))
-    assert "it does not fit" in said((1.6, 1.61), (1.9, 1.91), (1.6, 1.61))
-
-
-def test_of_one_seed_nothing_is_said_of_the_fit():
-    points = [
-        Point(2**i * UNIT, {0: 2.0}, Estimate(ratio, 1), {0: ratio}, 9.0, 0.1, {}, plateau=False)
-        for i, ratio in enumerate((1.6, 1.7, 1.6))
-    ]
-    (trend,) = (text for text in write_up((), points, {}, UNIT) if "log N" in text)
-    assert trend.endswith("1 seed.")
-
-
 def test_the_standard_error_is_the_median_over_runs():
     runs = [replace(run, val_loss_se=0.03) if run.seed == 2 else run for run in backbone()]
     assert any("standard error of 0.0100 nats" in text for text in write_up(runs, (), {}, UNIT))
@@ -191,21 +130,6 @@ def test_a_range_is_from_the_lowest_to_the_highest():
     runs = [replace(run, val_loss=round(run.val_loss + 0.1 * run.seed, 6)) for run in backbone()]
     mean, low, high = (f"{2.2 - 0.8 + 0.103 * seed:.3f}" for seed in (1, 0, 2))
     assert cells(runs, 2)[-1] == f"{mean} ({low} to {high})"
-
-
-def test_five_degrees_of_freedom_are_enough_for_a_row():
-    few = [run for run in backbone(budgets=(1, 2)) if run.pos == "rope" or (run.seed < 2 and run.tokens == UNIT)]
-    more = [replace(run, tokens=4 * UNIT) for run in few if run.pos == "rope" and run.seed < 2 and run.tokens == UNIT]
-    assert re.search(r"^\| rope \| \S+ \| 5 \|", spread([*few, *more])[1], re.M)
-
-
-def test_trials_count_in_the_spread_but_not_those_of_another_model():
-    trials, others = (
-        [replace(run, setting=setting, seed=run.seed + 9) for run in backbone()]
-        for setting in (SEARCH, f"{SEARCH} context=64")
-    )
-    assert spread([*backbone(), *trials])[1] != spread(backbone())[1]
-    assert spread([*backbone(), *others])[1] == spread(backbone())[1]
 
 
 def test_n_on_the_test_split_is_beside_that_on_validation():

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, from_reversal, growth, trend
+from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, from_reversal, growth
 from posenc.analysis.corpus_map import CorpusMap, corpus_map
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import (
@@ -29,7 +29,6 @@ from posenc.report.claim_map.losses import losses
 from posenc.report.claim_map.over_copying import over_copying
 from posenc.report.claim_map.ratios import advantages
 from posenc.report.claim_map.reversals import reversed_order
-from posenc.report.claim_map.spread import spread, spread_of_ratio
 from posenc.report.claim_map.tables import levels, on_test_split, one_factor, position_shares, schemes, table
 from posenc.report.claim_map.validation_error import validation_error
 from posenc.report.claim_map.within_runs import within_runs
@@ -155,7 +154,7 @@ def write_up(
     """The paragraphs on one corpus, in Markdown.
 
     Args:
-        results: all of them, for the spread over seeds.
+        results: all of them, for the error over validation windows.
         points: of the map.
         others: of the maps against other baselines or with other hyperparameters of an arm, by name.
         unit: tokens in a unit of budget.
@@ -164,8 +163,7 @@ def write_up(
     for name, against in others.items():
         if against:
             written += [f"{name[0].upper()}{name[1:]}:", table(against, unit)]
-    written += [*_growth(points), *_trend(points), *_unreached(points)]
-    return [*written, *spread(results), *spread_of_ratio(points), *_error_over_windows(results)]
+    return [*written, *_growth(points), *_unreached(points), *_error_over_windows(results)]
 
 
 def _growth(points: Sequence[Point]) -> Iterator[str]:
@@ -175,21 +173,6 @@ def _growth(points: Sequence[Point]) -> Iterator[str]:
             f"From {before:,} to {after:,} tokens N changes by a factor of {factor.value:.2f}"
             f"{formatting.bounds(factor)}, paired over {formatting.seeds(factor.seeds)}."
         )
-
-
-def _trend(points: Sequence[Point]) -> Iterator[str]:
-    if not (fitted := trend(points)):
-        return
-    b, p = fitted.slope, fitted.lack_of_fit
-    line = (
-        "Over the budgets off the plateau where every seed has an N, log N = a + b log D, with an a for each seed, "
-        f"has b = {b.value:z.2f}{formatting.bounds(b)}, {fitted.values} values of N, {formatting.seeds(b.seeds)}."
-    )
-    fit = (
-        " In an F test against a mean for each budget, this straight line has p = "
-        f"{p:.2g}{': it does not fit, and b is no trend' if p < 0.05 else ''}."
-    )
-    yield line + fit if math.isfinite(p) else line
 
 
 def _unreached(points: Sequence[Point]) -> Iterator[str]:
