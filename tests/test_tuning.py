@@ -67,7 +67,7 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
         mean(old.values()) - mean(new.values())
         for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
     )
-    assert f"with three seeds the sinusoid gains {sinusoid:.3f} and RoPE {rope:.3f}." in RESULTS
+    assert f"over three seeds the gains shrink to {sinusoid:.3f} (sinusoid) and {rope:.3f} (RoPE)." in RESULTS
     assert f"the gain of the trials, {listed(lower, 3)}, does not appear with other seeds." in RESULTS
     assert min(lower) > 0.01 > max(sinusoid, rope) > 0  # "a trial of each arm was over 0.01 nats lower"
     assert (

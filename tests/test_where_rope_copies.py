@@ -54,11 +54,13 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     assert f"{stated}, one {-above:.3f} above the lowest." in COPYING
     (exception,) = (row for row in others if lead(row) < 0)
     assert f"only one, which copies a little ({exception.second - exception.first:.2f}), ends below" in COPYING
-    fresh = [row for row in large if row.seed != 100]
-    spelled = {5: "five", 18: "eighteen"}
-    of_fresh = f"{spelled[sum(row in copying for row in fresh)]} of {spelled[len(fresh)]} with other seeds;"
-    assert f"There {len(copying)} of {len(large)} runs copy, six of eleven with seed 100 and" in COPYING
-    assert f"{of_fresh} with a smaller base none of {len(rows) - len(large)} (" in COPYING
+    of_seed = {seed: [row in copying for row in large if row.seed == seed] for seed in (100, 2)}
+    others_of = [row in copying for row in large if row.seed not in of_seed]
+    counts = [(sum(of), len(of)) for of in (*of_seed.values(), others_of)]
+    assert counts == [(6, 11), (4, 5), (1, 13)]
+    stated = "six of eleven with seed 100, four of five with seed 2 and one of thirteen with other seeds;"
+    assert f"There {len(copying)} of {len(large)} runs copy, {stated}" in COPYING
+    assert f"with a smaller base none of {len(rows) - len(large)} (" in COPYING
     assert (
         f"RoPE copies in {len(copying)} of {len(rows)} (its arm with one of three seeds at 79M and two at 157M), "
         "and ten of these end below every sinusoid of the same seed and budget." in README
@@ -193,7 +195,7 @@ def test_the_one_head_on_which_copying_depends_is_stated_for_every_model_of_byte
     assert f"at most 0.06 of the gain is left, and {rise}" in COPYING
     assert f"in novel contexts it rises by {low:.2f} to {high:.2f}." in COPYING
     assert all(layer == without for layer, without in unrotated)
-    assert "where one of these has no positions, on a head of that one." in COPYING
+    assert "if one of these has no positions, the head is in it." in COPYING
     broken = [row for row in rows if row.layer and "bpe" not in row.setting]
     first = {whole.key: whole.first for whole in copying}
     assert {row.layer for row in broken if row.key in first and row.first - first[row.key] >= 0.5} == {1}
