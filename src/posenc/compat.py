@@ -82,6 +82,13 @@ def softmax_backward(gradient: "Tensor", probs: "Tensor") -> "Tensor":
     return torch._softmax_backward_data(gradient, probs, -1, probs.dtype)
 
 
+def compiler_error() -> type[RuntimeError]:
+    """torch 2.13: the error of torch.compile's backend, such as of a machine without a C++ compiler."""
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    return BackendCompilerFailed
+
+
 def hydra_arguments() -> "argparse.ArgumentParser":
     """hydra-core 1.3.8: its command-line parser, the only list of its flags."""
     from hydra._internal.utils import get_args_parser

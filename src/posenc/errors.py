@@ -1,5 +1,6 @@
 """Errors that are not bugs of the program; they are reported in one sentence without a traceback."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,6 +9,20 @@ FAILED = 1
 
 MISUSE = 2
 """Exit code of an invalid command."""
+
+
+NOT_ALLOCATED = (
+    "out of memory",
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "not enough memory",
+    "std::bad_alloc",
+    "ALLOC_FAILED",  # cuBLAS, cuDNN
+    "Storage size calculation overflowed",
+    "integer multiplication overflow",
+    "Overflow when unpacking long",
+)
+"""torch's messages, on a GPU and in several places on a CPU."""
 
 
 class UserError(Exception):
@@ -38,6 +53,16 @@ class Stopped(BaseException):
     def exit_code(self) -> int:
         """As in a shell: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self.signum
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error means that memory ran out.
+
+    torch.OutOfMemoryError is a RuntimeError, and on a CPU torch raises nothing more specific.
+    """
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return any(message in str(error) for message in NOT_ALLOCATED)
 
 
 def first_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import pytest
 import torch.distributed as dist
 
 from posenc.distributed import group
-from posenc.errors import Stopped
+from posenc.errors import RunError, Stopped
 
 
 @pytest.fixture
@@ -40,6 +40,21 @@ def test_ranks_that_torchrun_starts_again_see_nothing_of_the_attempt_that_failed
     assert group.first_to_report("out of memory", 1)
     become(0, attempt=1)
     assert not group.first_to_report("out of memory", 1)
+
+
+def test_an_error_of_nccl_is_told_apart_from_a_rank_that_died(become):
+    become(0, attempt=0)
+    duplicate = "NCCL error in: /pytorch/NCCLUtils.cpp:88, invalid usage\nDuplicate GPU detected : rank 1 and rank 0"
+    told = {
+        dist.DistBackendError(duplicate): "^the ranks cannot communicate: Duplicate GPU detected : rank 1 and rank 0 ",
+        dist.DistBackendError("NCCL: remote process exited"): f"^{group.LOST}$",
+        dist.DistNetworkError("The client socket has failed to connect"): f"^{group.LOST}$",
+        dist.DistBackendError("Cuda failure 2 'out of memory'"): None,
+        RuntimeError("mat1 and mat2 shapes"): None,
+    }
+    for error, sentence in told.items():
+        with pytest.raises(RunError if sentence else type(error), match=sentence), group.named_peer_failures():
+            raise error
 
 
 def test_a_rank_that_waits_for_rank_0_stops_at_a_signal(become):

@@ -63,6 +63,15 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, content):
         checkpoint_files.load(tmp_path / "file.ckpt")
 
 
+def test_a_checkpoint_for_which_memory_is_short_is_not_called_damaged(tmp_path, monkeypatch):
+    def load(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 600000000 bytes.")
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        checkpoint_files.load(tmp_path / "step.ckpt")
+
+
 def test_what_makes_the_curve_may_not_differ_and_where_it_is_written_may():
     ours = {"pos": {"base": 500.0, "layout": "half"}, "seed": 1, "name": "a", "text": "x", "trainer": {"devices": 2}}
     check_configuration({"configuration": {**ours, "name": "b", "trainer": {"devices": 1}}}, ours)

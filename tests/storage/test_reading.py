@@ -1,5 +1,6 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
@@ -41,6 +42,14 @@ def test_what_is_no_plain_mapping_is_named(name, content, sentence, tmp_path):
 def test_an_interpolation_stays_the_text_that_it_is(tmp_path):
     (tmp_path / "config.yaml").write_text("a: ${oc.env:HOME}\n")
     assert read_mapping(tmp_path / "config.yaml") == {"a": "${oc.env:HOME}"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
+def test_the_descriptor_of_a_refused_folder_is_closed(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_text(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):

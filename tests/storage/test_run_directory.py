@@ -1,6 +1,9 @@
 """Where a run is written."""
 
-from posenc.storage.run_directory import RunDirectory
+import pytest
+
+from posenc.errors import UserError
+from posenc.storage.run_directory import HOLDER, RunDirectory
 
 
 def directory(runs, rerun: bool) -> RunDirectory:
@@ -13,6 +16,14 @@ def test_a_run_trained_again_has_the_first_number_that_is_not_finished(tmp_path)
         directory(tmp_path, rerun=True).path.mkdir(parents=True)
         directory(tmp_path, rerun=True).finish({})
     assert directory(tmp_path, rerun=False).path.name == "seed0-0f1e2d3c"
+
+
+def test_a_process_that_ends_while_it_is_named_is_another_process(tmp_path):
+    one = directory(tmp_path, rerun=False)
+    with one.locked():
+        (one.path / HOLDER).unlink()
+        with pytest.raises(UserError, match="^another process is training this run, in "), one.locked():
+            pass
 
 
 def test_what_a_killed_process_left_of_its_best_checkpoint_is_cleared_away(tmp_path):

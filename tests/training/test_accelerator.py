@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from posenc.errors import UserError
+from posenc.training import accelerator
 from posenc.training.accelerator import DataParallel, FullySharded, Hardware, Precision
 
 
@@ -52,6 +53,25 @@ def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeyp
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert not Hardware().for_run(100_000, **base).compiles()
     assert capsys.readouterr().out == ""
+
+
+def test_no_more_ranks_are_started_than_the_machine_can_have(monkeypatch):
+    monkeypatch.setattr(accelerator.os, "cpu_count", lambda: 2)
+    assert DataParallel(accelerator="cpu", devices=8).world_size() == 8
+    with pytest.raises(UserError, match=r"^9 ranks on this machine: the maximum is 8$"):
+        DataParallel(accelerator="cpu", devices=9).world_size()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert DataParallel().world_size() == 4
+    with pytest.raises(UserError, match=r"^8 ranks on this machine: the maximum is 4, one for each GPU that this"):
+        DataParallel(devices=8).world_size()
+
+
+def test_ranks_need_cuda_or_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(ValueError, match="^accelerator=auto: DDP and FSDP need CUDA GPUs or the CPU; use cpu$"):
+        DataParallel()
 
 
 @pytest.mark.parametrize("ranks", [DataParallel, FullySharded])

@@ -20,6 +20,8 @@ ROW = {"step": 30, "train_loss": 2.5, "val_loss": 2.25, "tokens_per_s": 1000}
 def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_path, clock):
     metrics: Any = SimpleNamespace(
         just_validated=lambda step: step != 3,
+        row={},
+        lowest=0.0,
         check_finite=lambda *_: None,
         sync=lambda: saved.append("rows"),
         logger=Logger(),
@@ -41,7 +43,8 @@ def test_checkpoints_are_so_many_seconds_apart_and_the_last_step_has_one(tmp_pat
 def test_the_best_checkpoint_is_written_before_the_regular_one(tmp_path):
     metrics: Any = SimpleNamespace(
         just_validated=lambda _: True,
-        lowest=lambda: True,
+        row={"val_loss": 1.5},
+        lowest=1.5,
         check_finite=print,
         sync=print,
         logger=SimpleNamespace(wants_best=True),

@@ -222,7 +222,9 @@ def test_when_a_rank_is_killed_all_end_and_one_says_so(start, last, tmp_path):
 
 
 @LINUX
-@pytest.mark.parametrize(("signum", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.parametrize(
+    ("signum", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGTERM")]
+)
 def test_a_signal_reaches_the_ranks_which_save_the_run(signum, name, tmp_path):
     with begun(tmp_path, "train.py", *ENDLESS, "trainer.devices=2") as process:
         process.send_signal(signum)
@@ -232,6 +234,18 @@ def test_a_signal_reaches_the_ranks_which_save_the_run(signum, name, tmp_path):
     assert re.fullmatch(
         f"train.py: stopped by {name}: step .* is saved in {re.escape(str(saved))}; the same command .*\n", errors
     )
+
+
+@LINUX
+def test_ctrl_c_while_the_ranks_are_started_is_one_sentence(tmp_path):
+    command = ("train.py", *ENDLESS, "trainer.devices=2", f"runs={tmp_path}/runs")
+    with warm.python().start(*command, cwd=ROOT, env=clean_environment()) as process:
+        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert re.fullmatch("train.py: stopped .*\n", errors), errors
 
 
 @LINUX

@@ -17,16 +17,22 @@ def test_a_commit_says_if_files_have_changed_and_an_installed_package_has_none(t
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     author = ("-c", "user.name=a", "-c", "user.email=a@b")
     subprocess.run(["git", "-C", tmp_path, *author, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
-    (tmp_path / "posenc" / "training").mkdir(parents=True)
-    monkeypatch.setattr(environment, "__file__", str(tmp_path / "posenc" / "training" / "environment.py"))
-    file = tmp_path / "posenc" / "training" / "environment.py"
+    package = tmp_path / "src" / "posenc"
+    (package / "training").mkdir(parents=True)
+    file = package / "training" / "environment.py"
+    monkeypatch.setattr(environment, "__file__", str(file))
     file.touch()
     subprocess.run(["git", "-C", tmp_path, "add", "."], check=True)
     subprocess.run(["git", "-C", tmp_path, *author, "commit", "-q", "-m", "second"], check=True)
     clean = environment.commit()
     assert clean
     assert not clean.endswith("-dirty")
+    (tmp_path / "results.csv").touch()
+    assert environment.commit() == clean
     file.write_text("changed")
     assert environment.commit() == f"{clean}-dirty"
-    (tmp_path / "posenc" / "conf").mkdir()  # as in an installed package
+    file.write_text("")
+    (package / "scheme.py").touch()
+    assert environment.commit() == f"{clean}-dirty"
+    (package / "conf").mkdir()  # as in an installed package
     assert environment.commit() is None

@@ -219,6 +219,14 @@ def test_a_run_s_sample_is_what_its_checkpoint_writes_and_only_the_seed_changes_
     assert shown.stdout == printable_lines(sample(1, 30)) + "\n"
 
 
+def test_a_model_that_cannot_be_compiled_is_reported_with_what_to_do(train):
+    result = train(*TINY, "trainer.compile=true", timeout=400, env={"CXX": "/nowhere/g++"}, python=fresh_python)
+    assert result.returncode == 1
+    assert re.fullmatch(
+        r"train.py: torch.compile failed \(.*\): trainer.compile=false trains without it\n", result.stderr
+    ), result.stderr
+
+
 def test_a_compiled_run_is_the_same_model(train, finished, tmp_path):
     if shutil.which("c++") is None:
         pytest.skip("torch.compile needs a C++ compiler")

@@ -30,11 +30,21 @@ def send(signum: int) -> None:
     time.sleep(0.01)  # Python runs handlers between two instructions
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_while_nothing_is_trained_a_signal_ends_the_process_at_once(signum, code):
     with pytest.raises(Stopped) as stopped, Signals():
         send(signum)
     assert stopped.value.exit_code == code
+
+
+def test_a_closed_terminal_does_not_stop_a_run_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as taken:
+            send(signal.SIGHUP)
+            assert taken.received is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_in_training_a_signal_waits_for_the_step_to_be_saved():

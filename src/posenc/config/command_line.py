@@ -23,8 +23,8 @@ from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, f
 from posenc.config.schema import OF_EVERYTHING
 from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
-from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
-from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk, out_of_memory
+from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, out_of_memory
+from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk
 
 _N = TypeVar("_N", int, float)
 

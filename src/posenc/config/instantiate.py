@@ -16,8 +16,7 @@ from typing import Any
 
 from typing_extensions import get_protocol_members, is_protocol  # in typing from Python 3.13 on
 
-from posenc.errors import UserError
-from posenc.storage.resource_errors import out_of_memory
+from posenc.errors import UserError, out_of_memory
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from posenc.distributed.rank import this_rank
-from posenc.errors import RunError
+from posenc.errors import RunError, out_of_memory
 
 CONNECTING = timedelta(minutes=10)
 """Timeout for all ranks to start."""
@@ -65,7 +65,7 @@ def _leave_process_group() -> None:
 
 
 def broadcast(decide: Callable[[], Any]) -> Any:
-    """The result of `decide` on rank 0, plain data. All ranks must call this, in the same order."""
+    """The result of `decide` on rank 0, JSON data. All ranks must call this, in the same order."""
     rank = this_rank()
     if rank.world_size == 1:
         return decide()
@@ -94,21 +94,29 @@ def named_peer_failures() -> Iterator[None]:
     """Name the cause of an error of communication.
 
     Raises:
-        RunError: in place of the errors of gloo, NCCL and the store when another rank has died or does not respond.
+        RunError: in place of the errors of gloo, NCCL and the store when another rank has died or does not respond, or
+            when the ranks cannot communicate.
     """
     try:
         yield
     except RuntimeError as error:
-        if this_rank().world_size == 1 or not _is_peer_failure(error):
+        sentence = _of_communication(error)
+        if this_rank().world_size == 1 or sentence is None:
             raise
-        raise RunError(LOST) from error
+        raise RunError(sentence) from error
 
 
-def _is_peer_failure(error: RuntimeError) -> bool:
-    from torch.distributed import DistError
+def _of_communication(error: RuntimeError) -> str | None:
+    """What to say of an error of gloo, NCCL or the store; None for any other."""
+    from torch.distributed import DistBackendError, DistNetworkError, DistStoreError
 
     signs = ("by peer", "broken pipe", "connection closed", "timed out", "remote process exit", "was aborted")
-    return isinstance(error, DistError) or any(sign in str(error).lower() for sign in signs)
+    if isinstance(error, DistNetworkError | DistStoreError) or any(sign in str(error).lower() for sign in signs):
+        return LOST
+    if not isinstance(error, DistBackendError) or out_of_memory(error):
+        return None
+    *_, reason = str(error).strip().splitlines()  # the lines before it name a source file of torch
+    return f"the ranks cannot communicate: {reason} (NCCL_DEBUG=INFO logs more)"
 
 
 def first_to_report(sentence: str, code: int) -> bool:

@@ -39,7 +39,7 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     """
     import torch
     from torch.distributed import TCPStore
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, start_processes
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # errors are reported in one sentence
     shared_store = TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
@@ -61,6 +61,8 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     try:
         started = start_processes("rank", sys.executable, commands, environments, DefaultLogsSpecs(os.devnull))
         code = _exit_code(started, before)
+    except SignalException as received:  # while they were being started; they end with this process
+        code = 128 + received.sigval
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
@@ -79,13 +81,21 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     raise UserError(sentence) if code == MISUSE else RunError(sentence)
 
 
+def stop_signals() -> list[signal.Signals]:
+    """The signals that stop a run: SIGHUP unless nohup ignores it, and those of a time limit if they have a handler.
+
+    The default action of the latter ends the process.
+    """
+    closed = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
+    ahead = [one for one in TIME_LIMIT_SIGNALS if callable(signal.getsignal(one))]
+    return [signal.SIGINT, signal.SIGTERM, *closed, *ahead]
+
+
 def _left_to_torch() -> dict[int, Any]:
     """Tell torch which signals to handle; returns the handlers that it will replace."""
     if threading.current_thread() is not threading.main_thread():  # handlers can only be set there
         return {}
-    # The default action of the others ends the process.
-    ahead = [one for one in TIME_LIMIT_SIGNALS if callable(signal.getsignal(one))]
-    handled = (signal.SIGINT, signal.SIGTERM, *ahead)
+    handled = stop_signals()
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(one.name for one in handled)
     return {one: signal.getsignal(one) or signal.SIG_DFL for one in handled}
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from posenc.data.batches import validation_windows
 from posenc.data.tokens import Tokens
+from posenc.errors import out_of_memory
 from posenc.evaluation.load import Trained
 from posenc.evaluation.losses import token_losses
 from posenc.storage.lengths_file import LARGEST, TIMES, LengthResult, bucket_edges
-from posenc.storage.resource_errors import out_of_memory
 
 MAX_TOKENS = 65_536
 """Maximum number of validation tokens for each length."""

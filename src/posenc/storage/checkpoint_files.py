@@ -4,10 +4,11 @@ import hashlib
 import pickle
 import re
 import warnings
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
 
-from posenc.errors import UserError
+from posenc.errors import UserError, out_of_memory
 
 KEPT = 2
 """Number of checkpoints kept: the newest, and one to fall back to."""
@@ -25,9 +26,9 @@ def step(file: Path) -> int:
     return int(file.name.removeprefix("step-")[:9])
 
 
-def digits(checksum: str) -> str:
+def checksum(content: BytesIO | BufferedReader) -> str:
     """The part of the SHA-256, in hexadecimal digits, that is in the name."""
-    return checksum[:16]
+    return hashlib.file_digest(content, "sha256").hexdigest()[:16]
 
 
 def newest_first(folder: Path) -> list[Path]:
@@ -39,7 +40,7 @@ def newest_first(folder: Path) -> list[Path]:
 def intact(file: Path) -> bool:
     """Whether a checkpoint matches its checksum."""
     with file.open("rb") as stream:
-        return digits(hashlib.file_digest(stream, "sha256").hexdigest()) == file.stem.rpartition("-")[2]
+        return checksum(stream) == file.stem.rpartition("-")[2]
 
 
 def newest(folder: Path) -> tuple[Path | None, list[Path]]:
@@ -65,9 +66,9 @@ def load(file: Path) -> dict[str, Any]:
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(f"{file} contains more than tensors and plain data, and was not loaded") from error
-    except OSError:
-        raise
     except Exception as error:  # the unpickler can raise anything on arbitrary bytes
+        if isinstance(error, OSError) or out_of_memory(error):
+            raise
         raise UserError(f"{file} is not a checkpoint, or is damaged") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("configuration"), dict):
         raise UserError(f"{file} is not a checkpoint of this program")

@@ -29,7 +29,7 @@ def open_regular(file: Path) -> Iterator[BufferedReader]:
         UserError: if it cannot be opened or read, or is not a regular file.
     """
     try:
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+        with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise UserError(f"{file} cannot be read: it is not a regular file")
             yield stream
@@ -63,7 +63,11 @@ def read_bytes(file: Path, limit: int) -> bytes:
 
 
 def read_json(file: Path) -> Any:
-    """The content of a JSON file."""
+    """The content of a JSON file.
+
+    Raises:
+        UserError: if it cannot be read, or is not JSON.
+    """
     return _parsed(file, functools.partial(json.loads, object_pairs_hook=_unique))
 
 

@@ -8,23 +8,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.errors import RunError
+from posenc.errors import RunError, out_of_memory
 
 SIZES = ("batch_size", "context", "model.layers", "model.width")
 """Keys that determine memory use."""
-
-NOT_ALLOCATED = (
-    "out of memory",
-    "can't allocate memory",
-    "Cannot allocate memory",
-    "not enough memory",
-    "std::bad_alloc",
-    "ALLOC_FAILED",  # cuBLAS, cuDNN
-    "Storage size calculation overflowed",
-    "integer multiplication overflow",
-    "Overflow when unpacking long",
-)
-"""torch's messages, on a GPU and in several places on a CPU."""
 
 OUT_OF_MEMORY = "out of memory: it needs more than this machine, or its GPU, has free"
 
@@ -56,7 +43,7 @@ def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
     """Context for writing a file or folder: reports I/O errors, such as those of a full or read-only disk.
 
     Args:
-        needed: describes the space needed; called only if the disk is full.
+        needed: describes the space needed; called only if the disk is full, or a quota is exceeded.
 
     Raises:
         RunError: in place of the OSError.
@@ -68,18 +55,8 @@ def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
             raise
         reason = error.strerror
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason = f"it needs {needed()}, but only {shutil.disk_usage(file.parent).free:,} are free"
+            reason = f"{reason}: it needs {needed()}, {shutil.disk_usage(file.parent).free:,} are free"
         raise RunError(f"{file} could not be written: {reason}") from error
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error means that memory ran out.
-
-    torch.OutOfMemoryError is a RuntimeError, and on a CPU torch raises nothing more specific.
-    """
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return True
-    return any(message in str(error) for message in NOT_ALLOCATED)
 
 
 def of_the_disk(error: OSError) -> bool:

@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,7 +56,11 @@ class RunDirectory:
         return os.path.exists(self.path / "summary.json")  # false for invalid paths, too
 
     def summary(self) -> dict[str, Any]:
-        """The result of a finished run, with the keys and types of `Summary`."""
+        """The result of a finished run, with the keys and types of `Summary`.
+
+        Raises:
+            UserError: if it cannot be read, or is invalid.
+        """
         file = self.path / "summary.json"
         summary = read_mapping(file)
         check_types(file, summary, Summary)
@@ -69,6 +73,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
         return self.path / "checkpoints"
 
     @property
@@ -89,7 +94,9 @@ class RunDirectory:
         try:
             lock.acquire()
         except Timeout as error:
-            who = read_text(holder).strip() if holder.exists() else "another process"
+            who = "another process"
+            with suppress(UserError):  # it may have ended
+                who = read_text(holder).strip()
             raise UserError(f"{who} is training this run, in {self.path}") from error
         try:
             clear_partial(self.path)

@@ -1,6 +1,7 @@
 """Device, precision and compilation of a run; "auto" chooses them for the machine."""
 
 import ctypes
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +33,10 @@ MIN_SECONDS_TO_COMPILE = 60.0
 """Estimated time of uncompiled steps above which a run is compiled. Compiling takes 23 s for a tiny model on
 an H100, and makes its steps 55 % shorter: at 60 s it has paid off. On a smaller GPU steps take longer than estimated,
 so compiling pays off there too."""
+
+
+CPU_RANKS = 8
+"""Maximum number of ranks on a CPU with fewer cores: a typo must not start thousands of processes."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +130,8 @@ class Hardware:
 
         return step
 
-    def chosen_precision(self) -> Any:
-        """The precision in use: "32-true" or "bf16-mixed"."""
+    def chosen_precision(self) -> Literal["32-true", "bf16-mixed"]:
+        """The precision in use."""
         if self.precision != "auto":
             return self.precision
         return "bf16-mixed" if multiplies_bf16(self.device) else "32-true"
@@ -150,17 +155,25 @@ class DataParallel(Hardware):
         super().__post_init__()
         if self.cuda_graphs:
             raise ValueError("cuda_graphs=True is for one device: DDP cannot communicate inside a CUDA graph")
+        if self.device.type == "mps":
+            raise ValueError(f"accelerator={self.accelerator}: DDP and FSDP need CUDA GPUs or the CPU; use cpu")
 
     def world_size(self) -> int:
         """The number of ranks over all nodes.
 
         Raises:
-            UserError: if the number started on this node is not `devices`, or differs between nodes.
+            UserError: if the number started on this node is not `devices`, is more than it can have, or differs between
+                nodes.
         """
         rank = this_rank()
+        gpus = torch.cuda.device_count() if self.device.type == "cuda" else 0
+        most = gpus or max(CPU_RANKS, os.cpu_count() or 1)
+        wanted = rank.local_world_size if rank.world_size > 1 else self.devices
+        if wanted != "auto" and wanted > most:
+            each = "one for each GPU that this process sees (with srun: --gpus-per-node, not --gpus-per-task)"
+            raise UserError(f"{wanted} ranks on this machine: the maximum is {most}{f', {each}' if gpus else ''}")
         if rank.world_size == 1:
-            available = torch.cuda.device_count() if self.device.type == "cuda" else 1
-            return available if self.devices == "auto" else self.devices
+            return gpus or 1 if self.devices == "auto" else self.devices
         if self.devices not in ("auto", rank.local_world_size):
             started = f"{rank.local_world_size} ranks were started on this machine"
             raise UserError(f"trainer.devices={self.devices}: {started}; leave it at auto")

@@ -40,7 +40,7 @@ class AttentionProbe:
         self.text, self.repeated = windows[indices, : length // 2 * 2], sampled.repeat(1, 2)
 
     def measure(self, model: Transformer) -> list[dict[str, Any]]:
-        """One row per head: layer, head, share of the attention in each of BUCKETS, induction score."""
+        """One row per head: layer, head, share of its attention in each of BUCKETS, induction score; both 0 to 1."""
         tokens = torch.cat([self.text, self.repeated]).to(model.embedding.weight.device)
         rows: list[dict[str, Any]] = []
         with torch.no_grad():

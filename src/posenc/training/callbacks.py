@@ -75,7 +75,8 @@ class Checkpoint(Callback):
 
     def _keep_best(self, trainer: Any, pl_module: Any) -> None:
         """Save the current step if its validation loss is the lowest so far; rank 0, which has the logger, decides."""
-        if trainer.strategy.broadcast(self.metrics.logger.wants_best and self.metrics.lowest()):
+        lowest = self.metrics.row.get("val_loss") == self.metrics.lowest
+        if trainer.strategy.broadcast(self.metrics.logger.wants_best and lowest):
             self._write(trainer, pl_module, self.best, kept=1)
 
     def _write(self, trainer: Trainer, pl_module: Any, folder: Path, kept: int) -> None:

@@ -1,7 +1,6 @@
 """Writing and reading checkpoints."""
 
 from collections.abc import Mapping
-from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,21 @@ class CheckpointIO(TorchCheckpointIO):
         """Write to `path` with the checksum appended to its name."""
         content = BytesIO()
         torch.save(checkpoint, content)
-        data, file = content.getbuffer(), Path(path)
-        digits = checkpoint_files.digits(sha256(data).hexdigest())
-        atomic_write(file.with_name(f"{file.name}-{digits}.ckpt"), data)
+        content.seek(0)
+        file = Path(path)
+        atomic_write(file.with_name(f"{file.name}-{checkpoint_files.checksum(content)}.ckpt"), content.getbuffer())
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        """Load a checkpoint to the CPU, without executing code from it."""
+        """As in `checkpoint_files.load`."""
         return checkpoint_files.load(Path(path))
 
 
 def check_configuration(checkpoint: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
-    """Check that a checkpoint was written with the same configuration, up to NOT_COMPARED."""
+    """Check that a checkpoint was written with the same configuration, up to NOT_COMPARED.
+
+    Raises:
+        UserError: if it was not.
+    """
     theirs, ours = (_compared(one) for one in (checkpoint["configuration"], configuration))
     differing = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
     if differing:

@@ -13,6 +13,7 @@ GIT_TIMEOUT = 10
 
 
 def versions() -> dict[str, str]:
+    """The versions of Python and of the packages on which a curve depends."""
     packages = ("torch", "lightning", "hydra-core", "numpy")
     return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
@@ -32,18 +33,19 @@ def _cpu_name() -> str:
 
 
 def commit() -> str | None:
-    """The commit of this source, with "-dirty" if there are uncommitted changes; None outside a checkout."""
-    root = Path(__file__).parent
-    if (root.parent / "conf").is_dir():  # installed: a repository around it is another project's
+    """The commit of this source, with "-dirty" if any file of `src` or `conf` differs or is new; None if unknown."""
+    package = Path(__file__).parents[1]
+    if (package / "conf").is_dir():  # installed: a repository around it is another project's
         return None
     try:
-        described = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--match="],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=GIT_TIMEOUT,
-        )
+        head = _git(package, "rev-parse", "--short=12", "HEAD")
+        changed = _git(package, "status", "--porcelain", "--", package.parent, package.parents[1] / "conf")
     except (OSError, subprocess.SubprocessError):
         return None
-    return described.stdout.strip()
+    return f"{head}-dirty" if changed else head
+
+
+def _git(folder: Path, *arguments: str | Path) -> str:
+    """What git prints in a folder."""
+    command = ["git", "-C", folder, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT).stdout.strip()

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from posenc.compat import compiler_error
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings
 from posenc.config.secrets import presentable
 from posenc.data.prepare import Prepared
 from posenc.distributed import broadcast, this_rank
-from posenc.errors import UserError
+from posenc.errors import RunError, UserError, first_line, out_of_memory
 from posenc.objectives.objective import Sampling
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
@@ -120,6 +121,9 @@ class TrainingRun:
         try:
             self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
         except RuntimeError as error:
+            if isinstance(error, compiler_error()) and not out_of_memory(error):
+                reason = f"torch.compile failed ({first_line(error)})"
+                raise RunError(f"{reason}: trainer.compile=false trains without it") from error
             if "loading state_dict" not in str(error):
                 raise
             raise UserError(

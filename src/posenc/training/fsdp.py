@@ -79,14 +79,18 @@ class FullCheckpointStrategy(ModelParallelStrategy):
     def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
         """The full optimiser state on rank 0, otherwise empty."""
         state: dict[str, Any] = Strategy.optimizer_state(self, optimizer)
-        full = {index: {name: full_tensor(part) for name, part in of.items()} for index, of in state["state"].items()}
-        return {**state, "state": full if self.is_global_zero else {}}
+        full = {}
+        for index, of in state["state"].items():
+            gathered = {name: full_tensor(part) for name, part in of.items()}
+            if self.is_global_zero:  # the others drop each weight's state at once
+                full[index] = gathered
+        return {**state, "state": full}
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         """Shard the weights of a checkpoint."""
         assert self.lightning_module is not None
         ours = self.lightning_module.state_dict()
-        sharded = {name: shard(weight, ours[name]) for name, weight in checkpoint["state_dict"].items()}
+        sharded = {name: shard(weight, ours.get(name)) for name, weight in checkpoint["state_dict"].items()}
         self.lightning_module.load_state_dict(sharded, strict=strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
@@ -105,8 +109,8 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
 
-def shard(tensor: Tensor, like: Tensor) -> Tensor:
-    """This rank's shard of a full tensor, with the placement of `like`; unchanged if the shapes differ."""
+def shard(tensor: Tensor, like: Tensor | None) -> Tensor:
+    """This rank's shard of a full tensor, with the placement of `like`; unchanged if it is None or of another shape."""
     if not isinstance(like, DTensor) or tensor.shape != like.shape:
         return tensor
     on_device = tensor.to(like.device)

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, Trainer
 from posenc.config.schema import Settings
 from posenc.errors import RunError, UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.csv_files import MetricsFile, intact_rows, read_numbers
+from posenc.storage.csv_files import MetricsFile, intact_rows
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.loggers import Logger
@@ -32,6 +32,7 @@ class MetricsWriter(Callback):
     Attributes:
         seconds: training time so far, without validation, checkpoints and interruptions.
         row: the last row, written or pending.
+        lowest: the lowest validation loss so far.
         mfu_per_token: model FLOPs utilisation at one token per second; None if the devices' peak is unknown.
         logger: set on rank 0 once the run directory is locked; ignores everything on other ranks.
 
@@ -56,6 +57,7 @@ class MetricsWriter(Callback):
         self.mfu_per_token: float | None = None
         self.seconds = 0.0
         self.row: Row = {}
+        self.lowest = math.inf
         self._pending = False
         self._resumed: float | None = None
         self._since_row = 0.0
@@ -65,6 +67,7 @@ class MetricsWriter(Callback):
         return {
             "seconds": self._seconds_now(),
             "row": self.row,
+            "lowest": self.lowest,
             "pending": self._pending,
             "since_row": self._since_row,
             "losses": torch.stack(self._losses).tolist() if self._losses else [],
@@ -72,6 +75,7 @@ class MetricsWriter(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.row = state_dict["seconds"], state_dict["row"]
+        self.lowest = state_dict.get("lowest", math.inf)  # missing in old checkpoints
         self._pending, self._since_row = state_dict["pending"], state_dict["since_row"]
         self._losses = list(torch.tensor(state_dict["losses"]))
         if self.row:
@@ -189,6 +193,7 @@ class MetricsWriter(Callback):
                 return
             self._require_finite("validation loss", measured["val_loss"], self.row["step"], pl_module)
             self.row |= measured
+            self.lowest = min(self.lowest, measured["val_loss"])
             self._probe(trainer, pl_module)
         self._pending = False
         if trainer.is_global_zero:
@@ -219,12 +224,6 @@ class MetricsWriter(Callback):
     def just_validated(self, step: int) -> bool:
         """Whether this step's row has been written, with a validation."""
         return step % self.settings.eval_every == 0 and not self._pending
-
-    def lowest(self) -> bool:
-        """Whether the last validation loss in metrics.csv is the lowest."""
-        rows = read_numbers(self.directory.path / "metrics.csv")
-        losses = [row["val_loss"] for row in rows if "val_loss" in row]
-        return bool(losses) and losses[-1] == min(losses)
 
     def sync(self) -> None:
         """Flush all rows to disk."""

@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from posenc.compat import import_dynamo, import_torchmetrics
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings, check, check_plain, identity
 from posenc.data.readers import would_find
-from posenc.distributed import named_peer_failures, rank_zero_first, rank_zero_output, this_rank
+from posenc.distributed import broadcast, named_peer_failures, rank_zero_first, rank_zero_output, this_rank
 from posenc.distributed.launch import launch
 from posenc.errors import UserError, printable
 from posenc.storage.atomic import check_writable
@@ -54,7 +55,8 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
         directory = RunDirectory.of(
             Path(settings.runs), settings.name, choices["pos"], settings.seed, curve, settings.rerun
         )
-        if directory.finished():
+        directory = replace(directory, path=Path(broadcast(lambda: str(directory.path))))  # a rank may look later
+        if broadcast(directory.finished):
             return show_finished(directory, settings.fork_from)
         if this_rank().is_zero:
             check_writable(f"runs={settings.runs}", directory.path)

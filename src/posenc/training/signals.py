@@ -9,7 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from posenc.distributed import this_rank
-from posenc.distributed.launch import TIME_LIMIT_SIGNALS
+from posenc.distributed.launch import TIME_LIMIT_SIGNALS, stop_signals
 from posenc.errors import Stopped
 from posenc.training.watchdog import Watchdog, exit_at_once
 
@@ -29,8 +29,8 @@ class Signals:
     Outside of training that is immediately; during training it is after the current step, once a checkpoint has been
     written, or after GRACE seconds. A second Ctrl-C exits at once.
 
-    SIGINT and SIGTERM are handled, and SIGUSR1 and SIGUSR2 if they have a handler. The previous handler of a signal is
-    called afterwards: that of the cluster launcher requeues the job.
+    SIGINT and SIGTERM are handled, SIGHUP unless nohup ignores it, and SIGUSR1 and SIGUSR2 if they have a handler. The
+    previous handler of a signal is called afterwards: that of the cluster launcher requeues the job.
     """
 
     def __init__(self) -> None:
@@ -59,8 +59,7 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():  # handlers can only be set there
-            handled = {signal.SIGINT, signal.SIGTERM, signal.SIGALRM}
-            handled |= {one for one in TIME_LIMIT_SIGNALS if callable(signal.getsignal(one))}
+            handled = {*stop_signals(), signal.SIGALRM}
             self._before = {one: signal.getsignal(one) for one in handled}
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, 0)
             self._install()

@@ -10,25 +10,25 @@ from lightning.pytorch import Trainer
 
 @torch.no_grad()
 def validate(
-    trainer: Trainer, pl_module: Any, near: float, postponed: Callable[[], bool] = lambda: False
+    trainer: Trainer, pl_module: Any, shift: float, postponed: Callable[[], bool] = lambda: False
 ) -> dict[str, float] | None:
     """Mean loss over all validation windows and its standard error, as in metrics.csv. All ranks must call this.
 
     The standard error is over batches, weighted by their number of targets; undefined for a single batch.
 
     Args:
-        near: a loss close to the mean; squares of the losses themselves would cancel in fp32.
+        shift: a loss close to the mean, subtracted since squares of the losses themselves would cancel in fp32.
         postponed: asked before each batch whether to give up, in which case nothing is returned.
     """
-    moments = torch.zeros(4, device=pl_module.device)  # mean; mean and mean square minus `near`; number of batches
+    moments = torch.zeros(4, device=pl_module.device)  # mean; mean and mean square minus `shift`; number of batches
     for batch in pl_module.val_dataloader():
         if postponed():
             return None
         with trainer.precision_plugin.forward_context():
             part = pl_module.validation_step(batch, 0)
         if share := batch[2]:
-            apart = part - share * near
-            moments += torch.stack([part, apart, apart.square() / share, torch.ones_like(part)])
+            shifted = part - share * shift
+            moments += torch.stack([part, shifted, shifted.square() / share, torch.ones_like(part)])
     loss, first, second, batches = trainer.strategy.reduce(moments, reduce_op="sum").tolist()
     if batches == 1:
         return {"val_loss": loss}

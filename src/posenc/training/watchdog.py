@@ -31,7 +31,7 @@ class Watchdog:
         self._stopped = threading.Event()
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
-        self._wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        self._writing, self._wakeup_before = writing, signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, args=(reading,), daemon=True).start()
 
     def stop(self) -> None:
@@ -41,7 +41,9 @@ class Watchdog:
     def close(self) -> None:
         """Stop, and end the thread."""
         self.stop()
-        os.close(signal.set_wakeup_fd(self._wakeup_before))
+        if (current := signal.set_wakeup_fd(self._wakeup_before)) != self._writing:  # of another library
+            signal.set_wakeup_fd(current)
+        os.close(self._writing)
 
     def _watch(self, reading: int) -> None:
         with open(reading, "rb", buffering=0) as pipe:

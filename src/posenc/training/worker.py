@@ -4,11 +4,13 @@ import json
 import signal
 import sys
 
-from omegaconf import OmegaConf
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for each rank before `Signals` handles it
 
-from posenc.config.command_line import one_sentence_errors
-from posenc.distributed.group import TASK, store
-from posenc.distributed.launch import TIME_LIMIT_SIGNALS, end_with_parent
+from omegaconf import OmegaConf  # noqa: E402
+
+from posenc.config.command_line import one_sentence_errors  # noqa: E402
+from posenc.distributed.group import TASK, store  # noqa: E402
+from posenc.distributed.launch import TIME_LIMIT_SIGNALS, end_with_parent  # noqa: E402
 
 
 def main() -> None:
