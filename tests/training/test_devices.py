@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -13,9 +14,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed import TCPStore
+from torch.distributed.elastic import multiprocessing
 
 from posenc.distributed.group import LOST
+from posenc.distributed.launch import launch
 from posenc.distributed.rank import first_host, from_srun, tasks_on
+from posenc.errors import Stopped
 from posenc.model import Transformer
 from posenc.model.cross_entropy import LARGE_VOCAB
 from posenc.objectives.objective import loss_of
@@ -236,16 +241,31 @@ def test_a_signal_reaches_the_ranks_which_save_the_run(signum, name, tmp_path):
     )
 
 
+def test_ctrl_c_while_the_ranks_are_started_stops_the_run(monkeypatch):
+    def interrupted(*_):
+        raise multiprocessing.SignalException("Ctrl-C", signal.SIGINT)
+
+    monkeypatch.setattr(multiprocessing, "start_processes", interrupted)
+    with pytest.raises(Stopped) as stopped:
+        launch("posenc.training.worker", 2, {})
+    assert stopped.value.exit_code == 130
+
+
 @LINUX
-def test_ctrl_c_while_the_ranks_are_started_is_one_sentence(tmp_path):
-    command = ("train.py", *ENDLESS, "trainer.devices=2", f"runs={tmp_path}/runs")
-    with warm.python().start(*command, cwd=ROOT, env=clean_environment()) as process:
-        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert re.fullmatch("train.py: stopped .*\n", errors), errors
+def test_ctrl_c_before_a_rank_has_its_task_prints_no_traceback():
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    two = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+    server = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    rank = subprocess.Popen(
+        [sys.executable, "-m", "posenc.training.worker"],
+        env={**clean_environment(), **two, **server},
+        stderr=subprocess.PIPE,
+    )
+    while "libtorch" not in Path(f"/proc/{rank.pid}/maps").read_text():  # so it imports, or waits for its task
+        time.sleep(0.05)
+    rank.send_signal(signal.SIGINT)
+    _, errors = rank.communicate(timeout=60)
+    assert (rank.returncode, errors) == (-signal.SIGINT, b"")
 
 
 @LINUX
