@@ -23,10 +23,7 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
         stated.append(f"{on_test.advantage.value:.2f}{fewer} ({low:.2f} to {high:.2f}) {at} {tokens}")
     assert " and ".join(stated[:2]) in README
     assert " and ".join(stated[:2]) in RESULTS
-    assert (
-        f"At 39.3M it is {on_test.advantage.value:.2f} ({low:.2f} to {high:.2f}) with the settings tuned at 4.9M"
-        in RESULTS
-    )
+    assert f"at 39.3M it is then {on_test.advantage.value:.2f} ({low:.2f} to {high:.2f})." in RESULTS
 
 
 @pytest.mark.parametrize(
@@ -44,10 +41,24 @@ def test_the_replication_of_arms_tuned_with_more_tokens_is_stated_with_every_see
     assert expected[0] < on_test.advantage.value < expected[1]  # as expected
     assert abs(on_test.advantage.value - on_validation.advantage.value) < 0.1
     assert min(on_test.by_seed.values()) > 1
-    both = [run for run in (*backbone, *alternatives[name]) if run.pos in ("rope", "sinusoidal")]
-    (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == on_test.tokens)
+
+
+def test_n_over_the_six_seeds_of_the_arms_tuned_with_19_7m_tokens_is_stated():
+    backbone, alternatives = found(CORPUS)
+    both = [run for run in (*backbone, *alternatives["third replication"]) if run.pos in ("rope", "sinusoidal")]
+    (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == 19_660_800)
     assert list(six.by_seed) == [0, 1, 2, 3, 4, 5]
     assert f"Over seeds 0 to 5 it is {formatting.interval(six.advantage, 2)} on validation" in RESULTS
+
+
+def test_n_of_the_setting_that_was_replicated_with_39_3m_tokens_is_stated():
+    backbone, alternatives = found(CORPUS)
+    (tokens,) = {run.tokens for run in alternatives["sinusoidal, second replication"]}
+    former = [run for run in alternatives["sinusoidal, learning rate 0.003, amplitude 0.2"] if run.tokens == tokens]
+    others = [run for run in backbone if (run.pos, run.tokens) != ("sinusoidal", tokens)]
+    (point,) = (one for one in advantage([*others, *former], "rope", "sinusoidal") if one.tokens == tokens)
+    interval = formatting.interval(point.advantage, 2)
+    assert f"Seeds 0 to 2 of that setting, from a GPU, have {interval} on validation." in RESULTS
 
 
 def test_readme_has_the_replications_of_tuned_arms():
@@ -55,8 +66,8 @@ def test_readme_has_the_replications_of_tuned_arms():
     (third, _), (second, _) = (*evaluated["third replication"], *evaluated["second replication"])
     first, then = (formatting.interval(point.advantage, 2).replace("–", " to ") for point in (third, second))
     fewer = first.replace(" (", " times fewer (")
-    assert f"With the arms tuned at each budget it needs {fewer} at 19.7M and {then} at 39.3M." in README
-    assert f"at 4.9M and {then} with those tuned there, which give {first} at 19.7M." in RESULTS
+    assert f"With those tuned at each budget it needs {fewer} at 19.7M and {then} at 39.3M," in README
+    assert f"With those tuned at each budget it is {first} at 19.7M and {then} at 39.3M," in RESULTS
 
 
 def replicated(on_test: Point, on_validation: Point) -> str:

@@ -7,7 +7,19 @@ from statistics import mean
 
 from posenc.analysis.claim_map import advantage
 from posenc.analysis.run_key import BACKBONE, SEARCH
-from tests.claim_map_pages import COPYING, CORPUS, LONGEST, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed
+from posenc.report import formatting
+from tests.claim_map_pages import (
+    COPIED,
+    COPYING,
+    CORPUS,
+    LONGEST,
+    README,
+    RESULTS,
+    STUDY,
+    at_settings_of_4_9m,
+    found,
+    listed,
+)
 from tests.test_longest_runs import SEEDS, interval
 
 
@@ -96,10 +108,7 @@ def test_what_tuning_at_39_3m_tokens_changes_is_stated():
         mean(old.values()) - mean(new.values())
         for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
     ]
-    assert f"the sinusoid ends [{lower[0]:.3f} nats lower](tuning.md) and RoPE {lower[1]:.3f}." in RESULTS
-    assert (
-        f"the sinusoid ends {lower[0]:.3f} below its former setting, RoPE {lower[1]:.3f}, and the ratio is" in RESULTS
-    )
+    assert f"ends [{lower[0]:.3f} nats lower](tuning.md#with-393m-tokens) and RoPE {lower[1]:.3f}." in RESULTS
     runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (SEARCH, tokens)]
     trials = {pos: [run for run in runs if run.pos == pos] for pos in ("sinusoidal", "rope")}
     best = [min(trials[pos], key=lambda run: run.val_loss) for pos in ("sinusoidal", "rope")]
@@ -118,20 +127,31 @@ def test_what_a_slightly_better_sinusoid_would_give_is_in_readme_and_the_results
     assert f"would make the ratio {first} at 9.8M, {second} at 19.7M and {third} at 39.3M." in RESULTS
 
 
-def test_what_the_second_best_trials_with_39_3m_tokens_give_so_far_is_stated():
+def test_what_the_second_best_trial_of_the_sinusoid_changes_with_39_3m_tokens_is_stated():
     backbone, alternatives = found(CORPUS)
     tokens = LONGEST // 2
-    arms = {(run.pos, run.seed): run.val_loss for run in backbone if run.tokens == tokens}
-    again = {run.seed: run.val_loss for run in alternatives["sinusoidal, learning rate 0.002, amplitude 0.1"]}
-    assert list(again) == [0, 1]
-    below = [arms["rope", seed] - loss for seed, loss in again.items()]
-    assert f"with one of two seeds it ends {below[0]:.3f} nats below RoPE." in README
-    assert below[0] > 0 > below[1]
-    ends = listed(again.values(), 3)
-    assert (
-        f"so far the sinusoid's end at {ends}, its arm's at {listed((arms['sinusoidal', s] for s in again), 3)}"
-        in RESULTS
+    best = [run for run in alternatives["sinusoidal, learning rate 0.003, amplitude 0.2"] if run.tokens == tokens]
+    others = [run for run in backbone if (run.pos, run.tokens) != ("sinusoidal", tokens)]
+    now, before, former = (
+        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
+        for runs in (backbone, [*others, *best], at_settings_of_4_9m())
     )
+    assert list(now.by_seed) == list(before.by_seed) == [0, 1, 2]
+    below = [mean(of.baseline_losses.values()) - mean(before.baseline_losses.values()) for of in (former, now)]
+    assert f"ends {below[0]:.3f} below its former one, RoPE's" in RESULTS
+    assert f"and the ratio was {before.advantage.value:.2f}." in RESULTS
+    ends = listed(now.baseline_losses.values(), 3)
+    assert f"ends at {ends}, on average {-below[1]:.3f} below the best trial's setting" in RESULTS
+    ratio = formatting.interval(now.advantage, 2)
+    assert f"and the ratio is {ratio}: by seed {listed(now.by_seed.values(), 2)}." in RESULTS
+    arm = {run.key for run in backbone if (run.pos, run.tokens) == ("sinusoidal", tokens)}
+    copied = {row.seed: row.second - row.first for row in COPIED if row.key in arm}
+    assert f"(second minus first {copied[0]:.2f}; {copied[1]:.2f} and {copied[2]:.2f} with the others)" in RESULTS
+    seeds = [f"{value:.2f}" for value in now.by_seed.values()]
+    assert f"ends below RoPE (N = {seeds[0]}), the others do not ({seeds[1]} and {seeds[2]})." in RESULTS
+    (rope,) = alternatives["rope, base 10,000, learning rate 0.003"]
+    lower = now.arm_losses[0] - rope.val_loss
+    assert f"seed 0 ends at {rope.val_loss:.3f}, {lower:.3f} below its arm" in RESULTS
 
 
 def test_of_five_bases_the_second_largest_ends_lowest_with_78_6m_tokens():
