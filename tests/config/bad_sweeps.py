@@ -38,6 +38,8 @@ WRONG_SWEEPS = [
     train("-m hydra/launcher=joblib hydra.launcher.n_jobs=two", "hydra.launcher.n_jobs=two must be at least 1"),
     train("-m seed=range(0,1000000000)", "seed=range(0,1000000000) has too many values"),
     train("-m seed=range(0,5,0)", "its step must not be 0"),
+    train("-m checkpoint_seconds=1,2", "checkpoint_seconds=1,2 cannot be swept: it does not affect the curve"),
+    train("-m logger=csv,wandb", "logger=csv,wandb cannot be swept: it does not affect the curve"),
     train("-m seed=range(0,nan)", "seed=range(0,nan) has too many values"),
     train("-m seed=range(5,1)", "seed=range(5,1) has no values"),
     train("-m seed=0,1,0", "seed=0,1,0 has duplicates"),
@@ -55,7 +57,8 @@ WRONG_SWEEPS = [
     train("-m experiment=tuned pos=rope +hydra.sweeper.grid={optim.rl:[1]}", "optim.rl is not a key with any pos"),
     train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[0.1,-1]}", "optim.lr=-1 must be above 0"),
     train(
-        "-m experiment=tuned +hydra.sweeper.grid={model.heads:[4,3]}", "model.width=128 must be a multiple of heads=3"
+        "-m experiment=tuned +hydra.sweeper.grid={model.heads:[4,3]}",
+        "model.width=128 must be a multiple of model.heads=3",
     ),
     train("-m seed=range(0,200) context=range(4,200)", "this sweep has 39,200 runs; the maximum is 10,000"),
     train("-m pos=glob(*)", "pos=glob(*) cannot be swept: list the values"),

@@ -167,10 +167,10 @@ def test_what_an_installed_package_does_not_declare_is_refused(checkout):
     assert "pos._target_=mine.undeclared must name" in refused.stderr
 
 
-@pytest.mark.parametrize("layers", ["[-1]", "[]", "[0,4]"])
+@pytest.mark.parametrize("layers", ["[-1]", "[]", "[0,4]", "[0,0]"])
 def test_an_intervention_in_no_layer_of_the_model_is_refused(layers):
     config = conftest.composed("intervention=offset_bias", f"intervention.in_layers={layers}")
-    with pytest.raises(UserError, match="must be one or more of the model's layers, 0 to 3$"):
+    with pytest.raises(UserError, match="must be different ones of the model's layers, 0 to 3$"):
         build_model(config, Causal(256))
 
 

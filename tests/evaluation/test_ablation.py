@@ -9,6 +9,7 @@ import torch
 
 from posenc.data.tokens import Tokens
 from posenc.errors import UserError
+from posenc.evaluation import ablation
 from posenc.evaluation.ablation import OFFSETS, copying_without_heads, losses_without, without_head
 from posenc.evaluation.copying import copying
 from posenc.evaluation.losses import own_validation_loss
@@ -76,6 +77,14 @@ def test_each_head_is_removed_alone_and_the_model_is_afterwards_what_it_was():
     assert found[0, 0] == (whole.first, whole.second, whole.new, whole.seen)
     assert copying(one, few) == whole
     assert len(set(found.values())) == 3
+
+
+def test_heads_are_removed_on_so_many_windows_at_most(monkeypatch):
+    one = trained(Rotary(8))
+    four = replace(one, config={**one.config, "eval_windows": 4})
+    monkeypatch.setattr(ablation, "WINDOWS", 4)
+    few = Tokens(TOKENS.ids % 4, "few letters")  # so that some contexts are repeated
+    assert copying_without_heads(one, few) == copying_without_heads(four, few)
 
 
 def test_copying_without_heads_of_a_masked_model_is_refused():

@@ -53,6 +53,11 @@ def test_every_version_of_transformers_finds_the_rotation_under_its_own_name(ove
     assert {name: config[name] for name in own} == own
 
 
+def test_transformers_rounds_the_rotated_channels_down_to_ours():
+    config, _ = convert(trained("pos=rope model.width=176 model.heads=4 pos.fraction=0.68 model/family=plain"))
+    assert int(44 * config["rotary_pct"]) == 30
+
+
 @pytest.mark.parametrize("overrides", ["pos=learned model/family=gpt2", "pos=rope model/family=llama2", "pos=rope"])
 def test_generation_ends_with_the_context_and_at_no_byte(overrides):
     config, _ = convert(trained(overrides))

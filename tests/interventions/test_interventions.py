@@ -218,3 +218,14 @@ def test_a_run_begins_and_ends_an_intervention_at_its_steps(tmp_path):
     always = loss("always")
     never, half = (loss(f"until-{step}", f"intervention.stop={step}") for step in (0, 5))
     assert len({always, never, half}) == 3
+
+
+def test_the_parameters_of_every_chosen_layer_are_trained_and_no_other():
+    gates = OnlyLayers(Forgetting(WIDTH, HEADS, 3), [0, 2]).scheme
+    trained = [all(weight.requires_grad for weight in gates.layer(index).parameters()) for index in range(3)]
+    assert trained == [True, False, True]
+
+
+def test_an_encoding_in_queries_and_keys_reaches_as_far_as_both_tables():
+    assert EncodingInQK(PositionScheme(), 8).max_length == 2**20
+    assert EncodingInQK(Learned(T, WIDTH), 8).max_length == T

@@ -133,5 +133,12 @@ def test_impossible_choices_are_refused(arguments, sentence):
 
 
 def test_query_heads_that_cannot_be_shared_out_are_refused():
-    with pytest.raises(ValueError, match="heads=4 must be a multiple of family.queries_per_key=3"):
+    with pytest.raises(ValueError, match="heads=4 must be a multiple of model.family.queries_per_key=3"):
         Transformer(50, 16, 1, WIDTH, HEADS, PositionScheme(), Family(queries_per_key=3))
+
+
+def test_attention_probabilities_are_in_float32_under_autocast_too():
+    q, k = (torch.randn(1, 2, 6, 8, generator=torch.Generator().manual_seed(seed)).bfloat16() for seed in (0, 1))
+    with torch.autocast("cpu", torch.bfloat16):
+        probs = Softmax().attention_probs(q, k, PositionContext(PositionScheme(), torch.arange(6), None), False)
+    assert torch.equal(probs, (q.float() @ k.float().mT * 8**-0.5).softmax(-1))

@@ -169,7 +169,9 @@ class Parrot(Transformer):
         super().__init__(257, 32, 1, 8, 1, PositionScheme(), causal=False)
 
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ARG002
-        return F.one_hot(torch.full_like(tokens, ord("x")), 257).float()
+        likely = F.one_hot(torch.full_like(tokens, ord("x")), 257).float()
+        likely[..., 256] = 2.0  # the mask token itself, which is no text
+        return likely
 
 
 def test_a_masked_model_fills_the_mask_tokens_of_a_prompt_of_any_length():

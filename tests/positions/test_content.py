@@ -6,7 +6,7 @@ from torch import Tensor
 
 from posenc.model import Family, Linear, Transformer
 from posenc.model.attention import Attention, PositionContext
-from posenc.positions import Contextual, Forgetting, PositionScheme
+from posenc.positions import Contextual, Forgetting, Polar, PositionScheme, TrainedFrequencies
 
 WIDTH, HEADS, LENGTH = 16, 2, 9
 POSITIONS = torch.arange(LENGTH)
@@ -146,3 +146,23 @@ def test_a_gate_starts_by_keeping_a_half():
     gate, q = Forgetting(WIDTH, HEADS, 1).layer(0), torch.zeros(1, HEADS, LENGTH, WIDTH // HEADS)
     bias = gate.content_bias(torch.zeros(1, LENGTH, WIDTH), q, q, POSITIONS)
     torch.testing.assert_close(bias[0, 0], (POSITIONS[:, None] - POSITIONS) * torch.tensor(0.5).log())
+
+
+def test_the_gates_of_cope_are_trained_through_its_counts():
+    table, k = Contextual(8, 1).layer(0), torch.randn(1, 1, 5, 8, requires_grad=True)
+    table.table.data.normal_()
+    table.content_bias(k, k.detach(), k, torch.arange(5)).sum().backward()
+    assert k.grad is not None
+    assert k.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("scheme", [Contextual(8, 1), Polar(2, 8), TrainedFrequencies(8)])
+def test_what_the_papers_start_at_zero_does(scheme):
+    for weight in scheme.parameters():
+        weight.data.fill_(1)
+    scheme.initialise(torch.Generator())
+    assert not any(weight.any() for weight in scheme.parameters())
+
+
+def test_the_gates_of_fox_start_with_a_standard_deviation_of_0_02():
+    assert Forgetting(1000, 4, 1).layer(0).weight.std().item() == pytest.approx(0.02, rel=0.05)

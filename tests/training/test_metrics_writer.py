@@ -106,7 +106,8 @@ def test_a_row_in_which_a_run_was_stopped_has_the_seconds_from_before(tmp_path, 
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_loss_that_is_not_finite_is_reported_with_its_step(step, tmp_path):
     run = Run(tmp_path)
-    with pytest.raises(RunError, match=f"the loss is inf at step {step}, with a learning rate of 0.001"):
+    advice = "before any update: a value" if step == 1 else "with a learning rate of 0.001: try a lower"
+    with pytest.raises(RunError, match=f"the loss is inf at step {step}, {advice}"):
         run.train(*LOSSES[: step - 1], float("inf"))
 
 

@@ -39,6 +39,11 @@ PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
 STRANGE_PATH = re.compile(r"^([\w.+/]+=)(/[^,'\"]*[^\w./:*?@%+,'\"-][^,'\"]*)$", re.ASCII)
 """An absolute path that Hydra would not read without quotes."""
 
+STRANGE_RELATIVE_PATH = re.compile(
+    r"^((?:data\.path|runs|cache|fork_from)=)([^,'\"${[]*[^\w./:*?@%+,'\"${[-][^,'\"${[]*)$", re.ASCII
+)
+"""Likewise a relative one, of a key whose value is a path."""
+
 
 @contextmanager
 def one_sentence_errors(
@@ -206,10 +211,10 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def quoted(override: str) -> str:
-    """An override with ~/ expanded, and an absolute path with blanks, accents and the like in quotes, for Hydra."""
+    """An override with ~/ expanded, and a path with blanks, accents and the like in quotes, for Hydra."""
     home = os.path.expanduser("~")
     at_home = re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", override)
-    return STRANGE_PATH.sub(r"\1'\2'", at_home)
+    return STRANGE_RELATIVE_PATH.sub(r"\1'\2'", STRANGE_PATH.sub(r"\1'\2'", at_home))
 
 
 def folder_override(key: str, folder: Path) -> str:
@@ -244,7 +249,8 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         return f"{error.full_key} is missing: give {error.full_key}=; {OF_EVERYTHING.format('experiment')}"
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}={error.child_node} cannot be read: {first_line(error)}"
-    return first_line(error)
+    first = first_line(error)
+    return " ".join(str(error).split()) if first.endswith(":") else first
 
 
 def _user_error(error: BaseException | None) -> UserError | None:

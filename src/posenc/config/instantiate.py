@@ -154,6 +154,8 @@ def _of_group(path: str, values: Mapping[str, Any], error: ValueError) -> UserEr
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
     """Check that the sizes of scheme, intervention and attention match the model's."""
     model = configuration["model"]
+    if model["width"] % max(1, model["heads"]):
+        raise UserError(f"model.width={model['width']} must be a multiple of model.heads={model['heads']}")
     sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
         "head_dim": model["width"] // max(1, model["heads"])
     }

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from posenc.compat import hydra_arguments
 from posenc.config.compose import composed, with_hydra
 from posenc.config.files import choices_in
-from posenc.config.schema import canonical, check, nearest
+from posenc.config.schema import NOT_IN_IDENTITY, canonical, check, nearest
 from posenc.errors import UserError, first_line
 from posenc.storage.atomic import check_writable
 
@@ -26,6 +26,9 @@ SYNTAX_HINT = """arguments look like pos=rope or optim.lr=0.001; quote special c
 
 MAX_RUNS = 10_000
 """Maximum size of a sweep; more runs are probably a typo, and would fill the memory before the first one starts."""
+
+ONE_CURVE = {*NOT_IN_IDENTITY} - {"trainer", "data"}
+"""The keys whose values give the same run; the precision of a trainer and the text of a corpus give others."""
 
 NAMING = ("experiment", "data", "data.path")
 """The keys from which the name of a run may follow."""
@@ -111,6 +114,10 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
     for flag in ("config_name", "config_path", "config_dir"):
         if getattr(flags, flag):
             raise UserError(f"--{flag.replace('_', '-')} is not supported: add files to conf/")
+    if flags.package:
+        raise UserError("--package is not supported: --cfg job shows all keys")
+    if flags.cfg and flags.multirun:
+        raise UserError("--cfg shows the configuration of one run: leave out -m, and give each key one value")
     for argument in arguments:
         if any("\ud800" <= character <= "\udfff" for character in argument):
             raise UserError(f"{argument!r} is not UTF-8")
@@ -172,11 +179,12 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
             continue
         lacking = [choice for choice, known in keys.items() if key not in known]
         if len(lacking) == len(keys):
-            group, choices = key.rpartition(".")[0], _choices_with(key, conf)
+            group, choices = key.rpartition(".")[0].replace(".", "/"), _choices_with(key, conf)
             if choices:
                 return f"{key} is not a key with this {group}; it is one with {group}={', '.join(choices)}"
             hydras = key.startswith("hydra.")
             known = {name for name in set(groups).union(*keys.values()) if name.startswith("hydra") is hydras}
+            known -= {name for name in known if hydras and not name.startswith(HYDRAS_OWN)}
             return f"{key} is not a key; {nearest(key, known)}"
         if lacking:
             return f"{key} is not a key with {lacking[0]}: use separate sweeps"
@@ -185,9 +193,12 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
 
 def _choices_with(key: str, conf: Path) -> list[str]:
     """The choices of a key's group that have it."""
-    group, name = key.rpartition(".")[0].replace(".", "/"), key.rpartition(".")[2]
-    choices = sorted(choices_in(conf).get(group, ()))
-    return [choice for choice in choices if name in with_hydra(conf, [f"{group}={choice}"]).get(group, ())]
+    parent, _, name = key.rpartition(".")
+    group = parent.replace(".", "/")
+    composed_with = {
+        choice: with_hydra(conf, [f"{group}={choice}"]) for choice in sorted(choices_in(conf).get(group, ()))
+    }
+    return [choice for choice, config in composed_with.items() if name in (OmegaConf.select(config, parent) or ())]
 
 
 def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf: Path) -> dict[str, set[str]]:
@@ -252,6 +263,8 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     for override in overrides:
         if override.is_sweep_override() and override.key_or_group in ("name", "runs"):
             raise UserError(f"{override.input_line} cannot be swept: the runs of a sweep are compared in one folder")
+        if override.is_sweep_override() and override.key_or_group.partition(".")[0] in ONE_CURVE:
+            raise UserError(f"{override.input_line} cannot be swept: it does not affect the curve, so the runs are one")
         if override.is_sweep_override() and override.key_or_group.startswith("hydra"):
             raise UserError(f"{override.input_line} cannot be swept: the jobs of a sweep share it")
         if override.is_sweep_override() and override.key_or_group == "sweep":

@@ -82,8 +82,8 @@ def check_layers(in_layers: Sequence[int], layers: int) -> None:
     Raises:
         ValueError: otherwise.
     """
-    if not (in_layers and all(0 <= layer < layers for layer in in_layers)):
-        raise ValueError(f"in_layers={list(in_layers)} must be one or more of the model's layers, 0 to {layers - 1}")
+    if not (in_layers and len(set(in_layers)) == len(in_layers) and all(0 <= layer < layers for layer in in_layers)):
+        raise ValueError(f"in_layers={list(in_layers)} must be different ones of the model's layers, 0 to {layers - 1}")
 
 
 def nothing(scheme: PositionScheme) -> PositionScheme:

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posenc.bounds import Positive
+from posenc.bounds import Fraction, Positive
 from posenc.interventions.base import Intervention
 from posenc.positions.base import PositionScheme
 
@@ -15,10 +15,10 @@ class Smear(Intervention):
     The previous token is available without attention.
 
     Args:
-        share: factor of the previous embedding.
+        share: factor of the previous embedding, 0 to 1.
     """
 
-    def __init__(self, scheme: PositionScheme, share: float = 0.5) -> None:
+    def __init__(self, scheme: PositionScheme, share: Fraction = 0.5) -> None:
         super().__init__(scheme)
         self.share = share
 

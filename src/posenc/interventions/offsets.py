@@ -33,8 +33,8 @@ class _AtOffsets(Intervention):
         stop: NonNegativeInt | None = None,
     ) -> None:
         super().__init__(scheme)
-        if not offsets or any(offset < 1 for offset in offsets):
-            raise ValueError(f"offsets={list(offsets)} must be one or more integers, each at least 1")
+        if not offsets or any(offset < 1 for offset in offsets) or len(set(offsets)) < len(offsets):
+            raise ValueError(f"offsets={list(offsets)} must be one or more different integers, each at least 1")
         if in_heads is not None and in_heads > heads:
             raise ValueError(f"in_heads={in_heads} must be at most the model's {heads} heads, or null for all")
         if stop is not None and stop < start:

@@ -95,7 +95,7 @@ class Family:
         """
         group = heads if self.queries_per_key == "all" else self.queries_per_key
         if heads % group:
-            raise ValueError(f"heads={heads} must be a multiple of family.queries_per_key={group}")
+            raise ValueError(f"heads={heads} must be a multiple of model.family.queries_per_key={group}")
         return heads // group
 
     def d_ff(self, width: int) -> int:

@@ -208,4 +208,5 @@ class Fire(PositionScheme):
         distance = torch.log1p(c * relative_positions(positions).clamp(min=0)) / torch.log1p(c * longest)[:, None]
         with without_autocast(positions):
             inner = F.linear(distance[..., None], self.inner.weight.float(), self.inner.bias.float()).relu()
+            # The output's bias cancels in the softmax; FIRE has one, so it is kept.
             return F.linear(inner, self.outer.weight.float(), self.outer.bias.float()).permute(2, 0, 1)

@@ -114,7 +114,8 @@ class Contextual(PerLayer[ContextualTable]):
     """Contextual position encoding (CoPE; Golovneva et al. 2024): distances count the tokens that matter to the query.
 
     The key at j is at distance p_ij = sum_{l=j..i} sigmoid(q_i . k_l / sqrt(Dh)), and q_i . e[p_ij] is added to its
-    logit. The vectors e are initialised to 0; each layer has its own, shared by its heads.
+    logit, undivided by sqrt(Dh); the authors' released code divides it too by default. The vectors e are initialised to
+    0; each layer has its own, shared by its heads.
 
     Args:
         head_dim: Dh.

@@ -113,7 +113,7 @@ class Truncated(Rotary):
         kept: p, the fraction of planes that is rotated: the fastest. 1 is RoPE, 0 is no positions.
 
     Raises:
-        ValueError: if kept is not between 0 and 1.
+        ValueError: if kept is not between 0 and 1, or not 0 and too small for one plane.
     """
 
     def __init__(
@@ -128,7 +128,10 @@ class Truncated(Rotary):
         if not 0 <= kept <= 1:
             raise ValueError(f"kept={kept} must be at least 0 and at most 1")
         theta = frequencies(self.rotated, base)
-        theta[round(kept * len(theta)) :] = 0
+        planes = round(kept * len(theta))
+        if kept and not planes:
+            raise ValueError(f"kept={kept} rotates none of the {len(theta)} planes: use a larger one, or pos=none")
+        theta[planes:] = 0
         self.angles = AngleTable(theta)
 
 
@@ -150,7 +153,8 @@ class TrainedFrequencies(Rotary):
 class NopeHybrid(Rotary):
     """Rotary except in every fourth layer, which has no positions (Yang et al. 2025, "Rope to Nope and back").
 
-    Layers without positions attend by content alone, at any length. SmolLM3 and Llama 4 use this pattern.
+    Layers without positions attend by content alone, at any length. SmolLM3 uses this pattern. The sliding windows of
+    the cited paper's rotary layers, and the chunks of Llama 4's, are not included.
 
     Args:
         every: every `every`-th layer has no positions.

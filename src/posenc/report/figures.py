@@ -2,6 +2,7 @@
 
 import io
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ STYLE: Any = {
 
 LOW = 0.1
 """A score of an attention head that no scheme raises above this is not plotted."""
+
+TITLE_WIDTH = 100
+"""Characters in a line of a panel's title, which may name many keys."""
 
 
 @matplotlib.rc_context(STYLE)
@@ -95,7 +99,7 @@ def _over_steps(axes: Any, panel: Panel, name: str, look: Mapping[str, Look]) ->
 def _title(axes: Any, panel: Panel, title: str, seeds: Sequence[int]) -> None:
     """The setting, what is drawn, and over how many seeds; a band only if some line has one."""
     over = f"{formatting.seeds_from(seeds)}{', 95 % band' if max(seeds) >= SEEDS_FOR_A_VERDICT else ''}"
-    text = f"{panel.title}{chr(10) if panel.title else ''}{title[0].upper()}{title[1:]}, {over}"
+    text = "\n".join([*textwrap.wrap(panel.title, TITLE_WIDTH), f"{title[0].upper()}{title[1:]}, {over}"])
     axes.set_title(text, loc="left", fontsize=10, parse_math=False)
 
 

@@ -152,10 +152,10 @@ class MetricsWriter(Callback):
             self._record_divergence(step)
         saved = checkpoint_files.newest_first(self.directory.checkpoints)
         last = f"the last checkpoint is {saved[0].name}" if saved else "there is no checkpoint yet"
-        raise RunError(
-            f"the {what} is {value} at step {step}, with a learning rate of {pl_module.learning_rate(step):.3g}: "
-            f"try a lower optim.lr; {last} in {self.directory.path}"
-        )
+        advice = f"with a learning rate of {pl_module.learning_rate(step):.3g}: try a lower optim.lr"
+        if what == "loss" and step == 1:
+            advice = "before any update: a value of pos, intervention or model is too large"
+        raise RunError(f"the {what} is {value} at step {step}, {advice}; {last} in {self.directory.path}")
 
     def _record_divergence(self, step: int) -> None:
         """Write a last row, so that reports count this run as diverged, not as unfinished; no run resumes from it."""

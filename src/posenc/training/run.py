@@ -119,8 +119,11 @@ def _train(
 
 def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, Any]:
     """Print the result of a finished run, how to train it again, and whether it began elsewhere than at `fork_from`."""
+    try:
+        summary = directory.summary()
+    except UserError as error:
+        raise UserError(f"{error}; without that file the same command writes it again") from error
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
-    summary = directory.summary()
     if fork_from and fork_from != (began := summary.get("fork_from", fork_from)):
         print(f"  ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
     show(summary, directory)
