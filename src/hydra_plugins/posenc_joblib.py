@@ -112,7 +112,10 @@ def _new_process(threads: int) -> ProcessPoolExecutor:
 
 def _initialise(threads: int) -> None:
     """Set up a new process, before it imports torch."""
-    end_with_parent(signal.SIGTERM)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    assert parent.pid is not None
+    end_with_parent(signal.SIGTERM, parent.pid)
     prepare_streams()
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 

@@ -18,7 +18,7 @@ from torch.distributed import TCPStore
 from torch.distributed.elastic import multiprocessing
 
 from posenc.distributed.group import LOST
-from posenc.distributed.launch import launch
+from posenc.distributed.launch import LAUNCHER, launch
 from posenc.distributed.rank import first_host, from_srun, tasks_on
 from posenc.errors import Stopped
 from posenc.model import Transformer
@@ -256,6 +256,7 @@ def test_ctrl_c_before_a_rank_has_its_task_prints_no_traceback():
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     two = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
     server = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    server |= {LAUNCHER: str(os.getpid())}
     rank = subprocess.Popen(
         [sys.executable, "-m", "posenc.training.worker"],
         env={**clean_environment(), **two, **server},
@@ -266,6 +267,15 @@ def test_ctrl_c_before_a_rank_has_its_task_prints_no_traceback():
     rank.send_signal(signal.SIGINT)
     _, errors = rank.communicate(timeout=60)
     assert (rank.returncode, errors) == (-signal.SIGINT, b"")
+
+
+@LINUX
+def test_a_rank_whose_launcher_has_died_before_it_started_ends():
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    environment = {**clean_environment(), LAUNCHER: str(gone.pid)}
+    rank = subprocess.run([sys.executable, "-m", "posenc.training.worker"], env=environment, timeout=60)
+    assert rank.returncode == -signal.SIGKILL
 
 
 @LINUX

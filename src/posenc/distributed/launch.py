@@ -27,6 +27,9 @@ SAVING = 30
 
 AT_ONCE = "stopped at once; the same command resumes from the last checkpoint"
 
+LAUNCHER = "POSENC_LAUNCHER"
+"""Environment variable of the ranks with the process id of their launcher."""
+
 TIME_LIMIT_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that SLURM sends well before a job's time limit; the grace period is that of several ranks."""
 
@@ -51,6 +54,7 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
         "MASTER_ADDR": ADDRESS,
         "MASTER_PORT": str(shared_store.port),
         "TORCHELASTIC_USE_AGENT_STORE": str(True),  # the store is not hosted by one of the ranks
+        LAUNCHER: str(os.getpid()),
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() // world_size))),
     }
@@ -117,8 +121,10 @@ def _exit_code(ranks: "PContext", handled: Collection[int]) -> int:
     return next((failure.exitcode for failure in ended.failures.values()), 0)
 
 
-def end_with_parent(signum: int) -> None:
-    """Make Linux send this process a signal when its parent dies."""
+def end_with_parent(signum: int, parent: int) -> None:
+    """Make Linux send this process a signal when its parent, given by its process id, dies, or if it has died."""
     pr_set_pdeathsig = 1  # linux/prctl.h
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").prctl(pr_set_pdeathsig, signum)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signum)
