@@ -239,6 +239,7 @@ def _ours(name: str, settings: str, family: Family) -> Implementation:
 OURS = _ours("posenc", "LayerNorm without bias, GELU", PLAIN)
 OURS_WHOLE = OURS._replace(name="posenc, whole logits", loss=whole)
 OURS_GATED = _ours("posenc, SwiGLU", "RMSNorm, SwiGLU", GATED)
+OURS_GATED_WHOLE = OURS_GATED._replace(name="posenc, SwiGLU, whole logits", loss=whole)
 
 LITGPT = Implementation("litgpt", "litgpt", "SDPA, LayerNorm with bias, GELU", litgpt)
 LITGPT_CHUNKED = LITGPT._replace(name="litgpt, chunked loss", loss=litgpt_chunked)
@@ -271,5 +272,5 @@ LLAMA = [one._replace(reference=OURS_GATED.name) for one in _transformers("Llama
 GPT_NEOX = _transformers("GPTNeoX", "LayerNorm and feed-forward network with biases, GELU", gpt_neox)
 ROFORMER = Implementation("RoFormer", "transformers", "its one attention, norms after layers, GELU", roformer)
 
-CAUSAL = [OURS, OURS_WHOLE, OURS_GATED, LITGPT, LITGPT_CHUNKED, *X_TRANSFORMERS, *LLAMA, *GPT_NEOX]
+CAUSAL = [OURS, OURS_WHOLE, OURS_GATED, OURS_GATED_WHOLE, LITGPT, LITGPT_CHUNKED, *X_TRANSFORMERS, *LLAMA, *GPT_NEOX]
 MASKED = [OURS, ROFORMER, *X_TRANSFORMERS]

@@ -212,7 +212,8 @@ def page(given: argparse.Namespace, shape: Shape, rows: Sequence[Row]) -> str:
             result_table(rows),
             "",
             *(
-                f"- {row['implementation']}: {row['package']}, {row['settings']}; compared with {row['reference']}"
+                f"- {row['implementation']}: {row['package']}, {row['settings']}; compared with {row['reference']}; "
+                f"ms per step: {', '.join(f'{1e3 * seconds:.1f}' for seconds in row['seconds'])}"
                 for row in rows
             ),
         ]

@@ -108,7 +108,7 @@ class Roofline:
             + (
                 f"the remaining {1e3 * (seconds - kernels):.2f} ms are launches and idle time."
                 if kernels < seconds
-                else "that is more than the step, which the profiler slows down, so only their shares mean anything."
+                else "that is more than the step: the profiler slows it, the forward most, so even shares are rough."
             )
         )
         if self.step.peak is not None:

@@ -3,6 +3,7 @@
 Ratios are therefore computed within each round.
 """
 
+import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -46,7 +47,7 @@ def elapsed(function: Callable[[], object], calls: int = 1) -> float:
 def time_interleaved(
     functions: Mapping[Name, Callable[[], object]], rounds: int, calls: int = 1, warm_up: int = 1
 ) -> dict[Name, list[float]]:
-    """Seconds per call, by function and round. Each round starts with another function.
+    """Seconds per call, by function and round. Each round has an order of its own: none always follows another.
 
     Args:
         functions: by name.
@@ -56,8 +57,8 @@ def time_interleaved(
     """
     seconds: dict[Name, list[float]] = {name: [] for name in functions}
     names = list(functions)
-    for _ in range(warm_up + rounds):
+    for number in range(warm_up + rounds):
+        random.Random(number).shuffle(names)
         for name in names:
             seconds[name].append(elapsed(functions[name], calls))
-        names = names[1:] + names[:1]
     return {name: values[warm_up:] for name, values in seconds.items()}

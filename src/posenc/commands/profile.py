@@ -176,7 +176,8 @@ def _trace(step: Callable[[], Any], device: "torch.device") -> Any:
     import torch
     from torch.profiler import profile, schedule
 
-    with profile(schedule=schedule(wait=WARM_UP + TIMED, warmup=1, active=TRACED, repeat=1)) as profiler:
+    cycle = schedule(wait=WARM_UP + TIMED, warmup=1, active=TRACED, repeat=1)
+    with profile(schedule=cycle, acc_events=True) as profiler:  # torch 2.11 warns otherwise
         for steps in (WARM_UP, TIMED, 1, TRACED):
             for _ in range(steps):
                 step()
