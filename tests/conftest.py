@@ -3,6 +3,7 @@
 import copy
 import functools
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,12 @@ CLOCK = ("seconds", "tokens_per_s", "mfu")
 
 LONGEST = ("faults", "slurm", "devices", "report", "command_line", "run", "loggers", "gpu_figures")
 """Test files of more than a minute."""
+
+HANGUP = pytest.param(
+    signal.SIGHUP,
+    marks=pytest.mark.skipif(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, reason="nohup ignores SIGHUP"),
+)
+"""SIGHUP as a test's parameter."""
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

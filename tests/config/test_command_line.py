@@ -17,7 +17,7 @@ from posenc.config.help import manual
 from posenc.errors import RunError, Stopped, printable, printable_lines
 from tests.config.bad_inputs import WRONG
 from tests.config.wrong_input import SECRET, answer, as_a_user, may_read_all, warm_python
-from tests.conftest import CONF, ROOT, clean_environment
+from tests.conftest import CONF, HANGUP, ROOT, clean_environment
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def warm():
         yield warm
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, HANGUP])
 def test_a_command_that_is_stopped_by_a_signal_removes_its_temporary_files(signum, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended, Arguments(prog="posenc test").parsed([]), TemporaryDirectory(dir=tmp_path):
         os.kill(os.getpid(), signum)

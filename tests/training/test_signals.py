@@ -11,6 +11,7 @@ import pytest
 from posenc.errors import RunError, Stopped
 from posenc.training import signals, watchdog
 from posenc.training.signals import Signals
+from tests.conftest import HANGUP
 
 SLOWEST = signals.GRACE + watchdog.LIMIT
 """Seconds from a signal to the end of a single rank; before a fixture changes the limit."""
@@ -30,11 +31,11 @@ def send(signum: int) -> None:
     time.sleep(0.01)  # Python runs handlers between two instructions
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_while_nothing_is_trained_a_signal_ends_the_process_at_once(signum, code):
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, HANGUP])
+def test_while_nothing_is_trained_a_signal_ends_the_process_at_once(signum):
     with pytest.raises(Stopped) as stopped, Signals():
         send(signum)
-    assert stopped.value.exit_code == code
+    assert stopped.value.exit_code == {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}[signum]
 
 
 def test_a_closed_terminal_does_not_stop_a_run_under_nohup():
