@@ -11,7 +11,7 @@ from tests.claim_map_pages import CORPUS, README, RESULTS, STUDY, at_settings_of
 
 def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside_it():
     evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    assert list(evaluated) == ["replication", "second replication", "third replication"]
+    assert list(evaluated) == ["replication", "second replication", "third replication", "fourth replication"]
     stated: list[str] = []
     for on_test, on_validation in evaluated["replication"]:
         assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
@@ -59,6 +59,14 @@ def test_n_of_the_setting_that_was_replicated_with_39_3m_tokens_is_stated():
     (point,) = (one for one in advantage([*others, *former], "rope", "sinusoidal") if one.tokens == tokens)
     interval = formatting.interval(point.advantage, 2)
     assert f"Seeds 0 to 2 of that setting, from a GPU, have {interval} on validation." in RESULTS
+
+
+def test_the_first_seed_of_the_replication_that_is_not_finished_is_stated():
+    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
+    ((on_test, on_validation),) = evaluated["fourth replication"]
+    assert [*on_test.by_seed] == [*on_validation.by_seed] == [3]
+    assert f"{on_test.by_seed[3]:.2f}" == f"{on_validation.by_seed[3]:.2f}"
+    assert f"N with it is {on_test.by_seed[3]:.2f} on the test split and on validation." in RESULTS
 
 
 def test_readme_has_the_replications_of_tuned_arms():
