@@ -31,7 +31,7 @@ CONF = ROOT / "conf"
 CLOCK = ("seconds", "tokens_per_s", "mfu")
 """Columns of metrics.csv that no two runs share."""
 
-LONGEST = ("faults", "slurm", "devices", "report", "command_line", "run", "loggers", "gpu_figures")
+LONGEST = ("faults", "slurm", "devices", "rank_ends", "report", "command_line", "run", "loggers", "gpu_figures")
 """Test files of more than a minute."""
 
 HANGUP = pytest.param(

@@ -1,8 +1,8 @@
-"""The rank of a process, from what torchrun tells it."""
+"""The rank of a process, from what torchrun or srun tells it."""
 
 import pytest
 
-from posenc.distributed.rank import Rank, this_rank
+from posenc.distributed.rank import Rank, first_host, from_srun, tasks_on, this_rank
 from posenc.errors import UserError
 
 TOLD = {
@@ -27,3 +27,34 @@ def test_a_rank_as_large_as_its_world_and_a_node_larger_than_it_are_refused(name
         monkeypatch.setenv(key, told)
     with pytest.raises(UserError, match=f"{name}={value} .*contradict each other"):
         this_rank()
+
+
+SRUN = {
+    "SLURM_JOB_ID": "123456", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "20", "SLURM_PROCID": "17",
+    "SLURM_LOCALID": "1", "SLURM_NODEID": "2", "SLURM_STEP_TASKS_PER_NODE": "8(x2),4",
+    "SLURM_STEP_NODELIST": "gpu[07-08,11],big1",
+}  # fmt: skip
+
+
+def test_srun_tells_each_task_its_rank():
+    assert from_srun(SRUN) == {
+        "RANK": "17", "WORLD_SIZE": "20", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
+        "MASTER_ADDR": "gpu07", "MASTER_PORT": "23456",
+    }  # fmt: skip
+
+
+def test_a_job_s_only_task_and_a_batch_script_are_by_themselves():
+    """In a batch script SLURM_PROCID and SLURM_NTASKS are set, too: those of a step are not."""
+    assert from_srun({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) == {}
+    assert from_srun({**SRUN, "SLURM_STEP_NUM_TASKS": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"), [("vm", "vm"), ("n1,n2", "n1"), ("gpu[01-16]", "gpu01"), ("a[3,5]b-ib,c", "a3b-ib")]
+)
+def test_the_first_of_slurm_s_nodes(nodes, first):
+    assert first_host(nodes) == first
+
+
+def test_slurm_s_tasks_a_node():
+    assert [tasks_on("8(x2),4", node) for node in range(3)] == [8, 8, 4]
