@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from posenc.config.compose import register_resolvers
 from posenc.distributed import adopt_srun
+from posenc.distributed.launch import sigterm_ignored
 from posenc.errors import Stopped, UserError, first_line
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
@@ -100,7 +101,8 @@ class Slurm(SlurmLauncher):
                 # It stops before its time limit: SLURM would consider it complete.
                 states = slurm.job_states([environment.job_id])
                 if states is not None and states[environment.job_id].name == "RUNNING":
-                    slurm.requeue(environment.job_id)
+                    with sigterm_ignored():
+                        slurm.requeue(environment.job_id)
                 sys.exit(stopped.exit_code)
             sys.exit()  # with 0, since srun ends the job when a task fails, and rank 0 may still be busy
 

@@ -21,6 +21,13 @@ MISSING = [
     for tool in ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol", "srun")
     if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None
 ]
+SLOW_SCONTROL = f"""#!/bin/sh
+{shutil.which("scontrol")} "$@"
+code=$?
+sleep 1
+exit $code
+"""
+"""A requeued job receives SIGTERM before the command that requeues it has ended, as on a busy machine."""
 RUNS = (
     "experiment=smoke", "logger=csv", "trainer=cpu", "steps=100", "eval_every=20", "checkpoint_seconds=0",
 )  # fmt: skip
@@ -39,7 +46,12 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = {**clean_environment(), "SLURM_CONF": str(folder / "slurm" / "slurm.conf")}
+        commands = folder / "commands"
+        commands.mkdir()
+        (commands / "scontrol").write_text(SLOW_SCONTROL)
+        (commands / "scontrol").chmod(0o755)
+        path = f"{commands}:{os.environ['PATH']}"
+        self.environment = {**clean_environment(), "SLURM_CONF": str(folder / "slurm" / "slurm.conf"), "PATH": path}
 
     def tell(self, *command: str) -> str:
         """Run a command of SLURM's; returns what it prints."""

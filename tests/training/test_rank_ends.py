@@ -80,6 +80,22 @@ def test_ctrl_c_while_the_ranks_are_started_stops_the_run(monkeypatch):
     assert stopped.value.exit_code == 130
 
 
+def test_a_requeue_by_the_launcher_of_the_ranks_is_not_interrupted_by_slurm_s_sigterm(monkeypatch):
+    def signalled(*_):
+        raise multiprocessing.SignalException("time limit", signal.SIGUSR1)
+
+    def requeue(*_):
+        subprocess.check_call(["sh", "-c", "kill -TERM $$; kill -TERM $PPID; exit 0"])
+
+    monkeypatch.setattr(multiprocessing, "start_processes", signalled)
+    before = signal.signal(signal.SIGUSR1, requeue)
+    try:
+        with pytest.raises(Stopped):
+            launch("posenc.training.worker", 2, {})
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 @LINUX
 def test_ctrl_c_before_a_rank_has_its_task_prints_no_traceback():
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)

@@ -147,6 +147,23 @@ with signals.Signals() as taken:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 7
 
 
+def test_a_requeue_is_not_interrupted_by_the_sigterm_that_slurm_sends_to_the_requeued_job():
+    """SLURM sends it to every process of the job, so that the command that requeues it may not see its answer."""
+    code = """
+import os, signal, subprocess
+from posenc.training.signals import Signals
+requeue = "kill -TERM $$; kill -TERM $PPID; exit 0"
+signal.signal(signal.SIGUSR1, lambda *_: subprocess.check_call(["sh", "-c", requeue]))
+with Signals() as taken:
+    taken.start_training()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    taken.stop("it is saved")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "CalledProcessError" not in ended.stderr
+    assert ended.stderr.splitlines()[-1] == "posenc.errors.Stopped: stopped by SIGUSR1: it is saved"
+
+
 def test_afterwards_signals_are_as_they_were():
     before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
     with Signals() as taken:

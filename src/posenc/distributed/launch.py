@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from posenc.distributed.group import LOST, REPORT, TASK, own_keys
@@ -79,7 +79,8 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     previous = before.get(code - 128)
     if callable(previous) and code - 128 != signal.SIGINT:  # the cluster launcher's handler requeues the job
         print(sentence, file=sys.stderr, flush=True)
-        previous(code - 128, None)
+        with sigterm_ignored():
+            previous(code - 128, None)
     if code > 128:
         raise Stopped(code - 128, sentence)
     raise UserError(sentence) if code == MISUSE else RunError(sentence)
@@ -93,6 +94,19 @@ def stop_signals() -> list[signal.Signals]:
     closed = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     ahead = [one for one in TIME_LIMIT_SIGNALS if callable(signal.getsignal(one))]
     return [signal.SIGINT, signal.SIGTERM, *closed, *ahead]
+
+
+@contextmanager
+def sigterm_ignored() -> Iterator[None]:
+    """Context in which this process, and the commands that it starts, ignore SIGTERM.
+
+    SLURM sends it to every process of a requeued job, also to a `scontrol requeue` that still waits for its answer.
+    """
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _left_to_torch() -> dict[int, Any]:

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from posenc.distributed import this_rank
-from posenc.distributed.launch import TIME_LIMIT_SIGNALS, stop_signals
+from posenc.distributed.launch import TIME_LIMIT_SIGNALS, sigterm_ignored, stop_signals
 from posenc.errors import Stopped
 from posenc.training.watchdog import Watchdog, exit_at_once
 
@@ -129,7 +129,8 @@ class Signals:
                 print(stopped, file=sys.stderr, flush=True)
             self._saving = True  # requeueing a job may take long if the SLURM controller is busy
             try:
-                previous(signum, None)
+                with sigterm_ignored():
+                    previous(signum, None)
             finally:
                 self._saving = False
         raise stopped
