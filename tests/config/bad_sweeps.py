@@ -13,10 +13,8 @@ WRONG_SWEEPS = [
     train("-m seed=0,1 hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size=0 must be at least 1"),
     train("-m seed=0,1 hydra.sweeper.max_batch_size=1,2", "max_batch_size=1,2 cannot be swept: the jobs of a sweep sh"),
     train("-m name=a,b", "name=a,b cannot be swept: the runs of a sweep are compared in one folder"),
-    train(
-        "-m experiment=smoke,kjv_long", "names the runs smoke and kjv_long: set name=, to compare them in one folder"
-    ),
-    train("-m data=text data.path=README.md,CONTRIBUTING.md", "names the runs README and CONTRIBUTING: set name="),
+    train("-m experiment=smoke,kjv_long", "named smoke and kjv_long: set name=, to compare them in one folder"),
+    train("-m data=text data.path={root}/README.md,{root}/train.py", "the runs would be named README and train: set"),
     train("-m +sweep=positions,families", "+sweep=positions,families cannot be swept: a sweep is one command"),
     train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),

@@ -12,11 +12,10 @@ from hydra.core.override_parser.types import Glob, IntervalSweep, Override, Rang
 from omegaconf import OmegaConf
 
 from posenc.compat import hydra_arguments
-from posenc.config.compose import composed, with_hydra
+from posenc.config.compose import with_hydra
 from posenc.config.files import choices_in
-from posenc.config.schema import NOT_IN_IDENTITY, canonical, check, nearest
+from posenc.config.schema import NOT_IN_IDENTITY, canonical, nearest
 from posenc.errors import UserError, first_line
-from posenc.storage.atomic import check_writable
 
 HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.")
 """The keys of Hydra that can be set; the others control where it writes, what it logs and what it calls."""
@@ -29,9 +28,6 @@ MAX_RUNS = 10_000
 
 ONE_CURVE = {*NOT_IN_IDENTITY} - {"trainer", "data"}
 """The keys whose values give the same run; the precision of a trainer and the text of a corpus give others."""
-
-NAMING = ("experiment", "data", "data.path")
-"""The keys from which the name of a run may follow."""
 
 SWEPT = "hydra.sweeper.params."
 """Prefix of the keys that a sweep varies."""
@@ -248,47 +244,31 @@ def check_single_run(hydra: Any, advice: str = "add -m") -> None:
 
 
 def check_sweep(arguments: Sequence[str], conf: Path) -> None:
-    """Check the keys of a sweep, the values that all jobs share, and its output folder.
-
-    Otherwise an error might show up only after hours of training. Of a swept group only the first choice is checked
-    here, and of other swept values none: `posenc.sweeps.jobs` checks these.
+    """Check the keys of a sweep; `posenc.sweeps.jobs` checks their values.
 
     Raises:
-        UserError: if a key is unknown or a value invalid.
+        UserError: if a key is unknown or cannot be swept, or the runs are too many.
     """
     unknown = unknown_key(arguments, conf)
     if unknown is not None:
         raise UserError(unknown)
-    overrides, groups = parsed(arguments), choices_in(conf)
+    overrides = parsed(arguments)
     for override in overrides:
-        if override.is_sweep_override() and override.key_or_group in ("name", "runs"):
-            raise UserError(f"{override.input_line} cannot be swept: the runs of a sweep are compared in one folder")
-        if override.is_sweep_override() and override.key_or_group.partition(".")[0] in ONE_CURVE:
-            raise UserError(f"{override.input_line} cannot be swept: it does not affect the curve, so the runs are one")
-        if override.is_sweep_override() and override.key_or_group.startswith("hydra"):
-            raise UserError(f"{override.input_line} cannot be swept: the jobs of a sweep share it")
-        if override.is_sweep_override() and override.key_or_group == "sweep":
-            raise UserError(f"{override.input_line} cannot be swept: a sweep is one command")
+        if override.is_sweep_override() and (reason := _not_swept(override.key_or_group)):
+            raise UserError(f"{override.input_line} cannot be swept: {reason}")
         if override.key_or_group == "hydra.sweeper.max_batch_size" and re.match(r"0$|-", str(override.value())):
             raise UserError(f"{override.input_line} must be at least 1, or null for all runs")
-    fixed = [override.input_line or "" for override in overrides if not override.is_sweep_override()]
     runs = math.prod(len(values_of(override)) for override in overrides if override.is_sweep_override())
     if runs > MAX_RUNS:
         raise UserError(f"this sweep has {runs:,} runs; the maximum is {MAX_RUNS:,}")
-    swept = [override for override in overrides if override.is_sweep_override() and override.key_or_group in groups]
-    first = {override.key_or_group: values_of(override)[0] for override in swept}
 
-    def values(other: Mapping[str, str]) -> Any:
-        chosen = [*fixed, *(f"{key}={value}" for key, value in {**first, **other}.items())]
-        return OmegaConf.to_container(composed(conf, chosen)[0], resolve=True, throw_on_missing=True)
 
-    settings = check(values({}))
-    check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)
-    for override in overrides:
-        if override.is_sweep_override() and override.key_or_group in NAMING:
-            names = dict.fromkeys(values({override.key_or_group: one})["name"] for one in values_of(override))
-            if len(names) > 1:
-                folders = " and ".join(names)
-                raise UserError(
-                    f"{override.input_line} names the runs {folders}: set name=, to compare them in one folder"
-                )
+def _not_swept(key: str) -> str | None:
+    """Why a key cannot be swept, or None if it can."""
+    if key in ("name", "runs"):
+        return "the runs of a sweep are compared in one folder"
+    if key.partition(".")[0] in ONE_CURVE:
+        return "it does not affect the curve, so the runs are one"
+    if key.startswith("hydra"):
+        return "the jobs of a sweep share it"
+    return "a sweep is one command" if key == "sweep" else None

@@ -17,6 +17,7 @@ from posenc.config.instantiate import build
 from posenc.config.overrides import parsed, values_of
 from posenc.config.schema import check
 from posenc.errors import UserError
+from posenc.storage.atomic import check_writable
 
 SWEPT_KEYS = "POSENC_SWEPT_KEYS"
 """Environment variable with the keys that distinguish the jobs of a sweep, separated by commas."""
@@ -38,13 +39,21 @@ def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]
 def check_jobs(configurations: Iterable[DictConfig]) -> None:
     """Check the values of some jobs, and build the corpora and models of those that differ in more than the seed.
 
+    Otherwise an error might show up only after hours of training.
+
     Raises:
-        UserError: on the first job that cannot be trained.
+        UserError: on the first job that cannot be trained, or not into the folder of the others.
     """
-    tried = set()
+    tried: set[str] = set()
+    names: list[str] = []
     for config in configurations:
         values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-        check(values)
+        settings = check(values)
+        if settings.name not in names:
+            names.append(settings.name)
+            check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)
+        if len(names) > 1:
+            raise UserError(f"the runs would be named {' and '.join(names)}: set name=, to compare them in one folder")
         what = json.dumps({**values, "seed": None}, sort_keys=True)
         if what not in tried:
             tried.add(what)
