@@ -73,7 +73,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
         p[point.tokens] = float(stats.ttest_1samp(leads, 0).pvalue)
     assert ahead == {"39M": 2, "157M": 2, "59M": 1, "79M": 1}
     assert "RoPE ends lower with two of three seeds at 39M and 157M, the sinusoid with two of three at 59M" in README
-    assert f"None of these four differences is significant (p = {listed(p.values(), 2)} by rising budget)." in README
+    assert f"None of these four differences is significant (p = {listed(p.values(), 2)}, in order of budget)." in README
     assert min(p.values()) > 0.05
     assert "at 157M (1.75 epochs) the ratio is given for each seed" in README
     gaps = [point.gap for point in (crossing, behind, longest) if point.gap is not None]

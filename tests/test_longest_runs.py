@@ -258,7 +258,7 @@ def test_which_sinusoidal_runs_copy_and_that_the_learned_tables_that_copy_end_ab
     assert f"The other two, at 0.006 with amplitude 0.1 and seeds {seeds} {of_two}," in COPYING
     ropes = [run.val_loss for run in runs if (run.pos, run.tokens) == ("rope", LONGEST)]
     assert min(run.val_loss for run in exceptions) > max(ropes)  # "above every run of RoPE"
-    assert f"{len(most)} of {len(sinusoids)} sinusoidal runs measured there copy" in README
+    assert f"{len(most)} of the {len(sinusoids)} sinusoidal runs that were measured copy" in README
     assert (
         f"Of the {len(sinusoids)} sinusoidal runs of 78.6M and 157M tokens that were measured {len(most)} copy"
         in RESULTS

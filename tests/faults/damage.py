@@ -97,14 +97,21 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     whole = Toy(folder / "whole")
     whole.finish()
     before = "the steps since the previous checkpoint, trained again; the curve is bitwise the same"
-    for name, damage in (("a checkpoint cut short", cut_short), ("a checkpoint with a flipped bit", flip_a_bit)):
+    for name, damage in (("a truncated checkpoint", cut_short), ("a checkpoint with a flipped bit", flip_a_bit)):
         survived = [
             resumes_from_the_one_before(whole, folder / f"{damage.__name__}{number}", damage, chance)
             for number in range(times)
         ]
         yield Outcome(name, times, sum(survived), before)
     pickles = [is_not_run(whole, folder / f"pickle{protocol}", protocol) for protocol in (0, 2, 4)]
-    yield Outcome("a pickle with code for a checkpoint", len(pickles), sum(pickles), "nothing: refused, not executed")
+    yield Outcome(
+        "a pickle with code in place of a checkpoint", len(pickles), sum(pickles), "nothing: refused, not executed"
+    )
     differing = ("optim.lr=0.001", "seed=1", "pos.base=500")
     others = [foreign(whole, folder / f"other{number}", argument) for number, argument in enumerate(differing)]
-    yield Outcome("a checkpoint of another configuration", len(others), sum(others), "nothing: refused, named")
+    yield Outcome(
+        "a checkpoint of another configuration",
+        len(others),
+        sum(others),
+        "nothing: rejected, and the differing key is named",
+    )

@@ -125,7 +125,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     yield Outcome("eight processes that build one cache", times, sum(together), "nothing: one builds, the others read")
     killed = [survive_a_kill(text, folder / f"kill{number}", kind, expected[kind]) for number, kind in enumerate(kinds)]
     yield Outcome("a process killed while it builds a cache", times, sum(killed), "the build; the next begins it anew")
-    for harm, words in ((flip_a_bit, "a cache with a flipped bit"), (cut_short, "a cache cut short")):
+    for harm, words in ((flip_a_bit, "a cache with a flipped bit"), (cut_short, "a truncated cache")):
         rebuilt = [
             is_rebuilt(text, folder / f"whole{BYTES}", harm, random.Random(number), expected[BYTES])
             for number in range(times)

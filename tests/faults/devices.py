@@ -71,9 +71,9 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     ours = (("train.py",), ("trainer.devices=2",))
     kinds = [
         ("one of two ranks, started by the run, killed", *ours, 1, signal.SIGKILL, times),
-        ("the first of two ranks of torchrun killed", TORCHRUN, (), 0, signal.SIGKILL, times),
-        ("the second of two ranks of torchrun killed", TORCHRUN, (), 1, signal.SIGKILL, times),
-        (f"one of two ranks halted, with trainer.timeout={TIMEOUT}", *ours, 1, signal.SIGSTOP, 1),
+        ("rank 0 of two, started by torchrun, killed", TORCHRUN, (), 0, signal.SIGKILL, times),
+        ("rank 1 of two, started by torchrun, killed", TORCHRUN, (), 1, signal.SIGKILL, times),
+        (f"one of two ranks stopped by SIGSTOP, with trainer.timeout={TIMEOUT}", *ours, 1, signal.SIGSTOP, 1),
     ]
     found = []
     for fault, program, arguments, rank, signum, often in kinds:

@@ -96,7 +96,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     killed += list(at_moments(victim, ends))
     told = victim.finish()
     whole_again = told.returncode == 0 and same_curve(whole, victim)
-    lost = "nothing: metrics.csv and attention.csv are those of a run never killed, to the bit"
+    lost = "nothing: metrics.csv and attention.csv are those of a run never killed, bit for bit"
     random_words = f"SIGKILL at a random moment of the start or the first {TRAINING:.0f} s of training"
     aimed_words = "SIGKILL in a cache, a step, an update, a validation, a row, a checkpoint, a summary"
     for words, tried, hit in (

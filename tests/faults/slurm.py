@@ -27,7 +27,7 @@ def killed(cluster: Cluster, run: Held, job: str) -> None:  # noqa: ARG001
     run.kill()
 
 
-SAVED = "nothing: saved at that very step, back in the queue by itself"
+SAVED = "nothing: saved at that step, and requeued"
 RECOVERABLE: tuple[tuple[str, Fault, str, str], ...] = (
     ("preempted", preempted, "SLURM job preempted", SAVED),
     ("signalled", signalled, "SLURM job signalled ahead of its time limit", SAVED),

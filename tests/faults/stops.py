@@ -54,7 +54,7 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     for signum, name in ((signal.SIGTERM, "SIGTERM in training"), (signal.SIGINT, "Ctrl-C in training")):
         mine = [(kept, seconds) for one, kept, seconds in tried if one == signum]
         slowest = max(seconds for _, seconds in mine)
-        lost = f"nothing: saved at that very step, exit {128 + signum}, within {slowest:.1f} s"
+        lost = f"nothing: saved at that step, exit {128 + signum}, within {slowest:.1f} s"
         yield Outcome(name, times, sum(kept for kept, _ in mine) * same, lost)
     good = sum(code == 130 and "Traceback" not in said for code, said in doubled)
     yield Outcome("Ctrl-C twice", times, good * same, "at most what came after the last checkpoint; exit 130")

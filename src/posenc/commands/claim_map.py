@@ -17,10 +17,10 @@ ORDERS = (2, 3, 4, 5)
 """Orders of the n-gram models on the upper axis, as far as the vocabulary allows."""
 
 MEASURES = {
-    "--copying": "measure what finished models gain where a window repeats itself",
-    "--heads": "measure what finished models copy without each of their attention heads",
-    "--paired": "evaluate finished models in the default setting on the whole validation split, for the errors of "
-    "differences",
+    "--copying": "measure how much finished models copy from their context",
+    "--heads": "measure how much finished models copy with each of their attention heads removed",
+    "--paired": "evaluate finished models in the default setting on the whole validation split, for the "
+    "standard errors of differences",
     "--test": "evaluate finished models in the default setting, except trials, on the test split",
 }
 

@@ -126,7 +126,7 @@ def _bar(axes: Any, at: float, found: Effect) -> None:
 def table(groups: Sequence[Group], levels: Sequence[float]) -> str:
     """One row per arm, in Markdown."""
     heads = ["arm", "seeds", "times fewer steps", "share of RoPE's advantage", "share of its gain in the final loss"]
-    heads += ["final loss", "minus RoPE's, paired", "minus that of the arm compared with, paired"]
+    heads += ["final loss", "minus RoPE's, paired", "minus that of the arm it is compared with, paired"]
     heads += [f"steps to {level:g}" for level in levels]
     rows = []
     for group in groups:

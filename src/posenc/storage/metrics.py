@@ -80,7 +80,7 @@ LOGGED = (
         "attention weight on the token that followed the current token earlier (prefix matching, Olsson "
         "et al. 2022)",
         "mean over the second half of repeated random sequences, for the highest-scoring head; tokens recur within a "
-        "half, so even a head that finds all of them scores below 1, the less the smaller the vocabulary", True,
+        "half, so even a head that finds all of them scores below 1, and lower with a smaller vocabulary", True,
         section="heads",
     ),
     Metric(

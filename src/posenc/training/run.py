@@ -122,7 +122,7 @@ def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, A
     try:
         summary = directory.summary()
     except UserError as error:
-        raise UserError(f"{error}; without that file the same command writes it again") from error
+        raise UserError(f"{error}; delete that file, and the same command writes it again") from error
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
     if fork_from and fork_from != (began := summary.get("fork_from", fork_from)):
         print(f"  ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")

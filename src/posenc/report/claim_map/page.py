@@ -42,15 +42,15 @@ seeds only; with fewer than three seeds there is no interval and no verdict. Gen
 `python -m posenc.claim_map`."""
 
 WITHIN = """\
-The validation loss minus that of RoPE's run of the same seed, a line for each run. Of each scheme the hyperparameters
-with the most seeds are drawn, of several those with the lowest final loss; of RoPE also others with several seeds, the
-mean over these.
-Learning rates differ, so a part of a difference within the runs is one of schedules."""
+The validation loss minus that of RoPE's run of the same seed, a line for each run. Each scheme is drawn with the
+hyperparameters that have the most seeds, of several with those of the lowest final loss; RoPE also with others that
+have several seeds, as a mean over these.
+Learning rates differ, so part of a difference within the runs comes from the schedules."""
 
 
 OVER_COPYING = """\
 Each dot is a run from the first budget at which the baseline ends lower: its final loss minus the lowest of the
-baseline's with the same seed and budget, over what a second occurrence lowers its loss by."""
+baseline's with the same seed and budget, plotted against how much lower its loss is at a second occurrence."""
 
 
 def write(study: Study) -> Path:

@@ -75,11 +75,11 @@ def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]
     return section(
         Table(("level", "loss", f"tokens of {ARM}", f"tokens of {BASELINE}", "ratio (95 % interval)"), rows),
         "### Tokens to the same loss",
-        "N above asks for RoPE's tokens to the sinusoid's final loss. This table asks for the sinusoid's tokens, "
-        "interpolated between its budgets, to the final loss of each of RoPE's, and of both arms' tokens to the loss "
-        "of an n-gram model. 'over' marks a lower bound: the sinusoid does not reach the loss with its largest budget, "
-        "or RoPE reaches it with its smallest. Seeds without runs of the largest budgets are left out where they need "
-        "one.",
+        "N above compares the tokens that the arms need to the sinusoid's final loss. This table compares them at "
+        "RoPE's final loss for each budget, with the sinusoid's tokens interpolated between its budgets, and at the "
+        "loss of an n-gram model. 'over' marks a lower bound: the sinusoid does not reach the loss with its largest "
+        "budget, or RoPE reaches it with its smallest. A seed without runs of the largest budgets is left out of the "
+        "rows that need one.",
     )
 
 
