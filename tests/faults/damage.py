@@ -113,5 +113,5 @@ def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
         "a checkpoint of another configuration",
         len(others),
         sum(others),
-        "nothing: rejected, and the differing key is named",
+        "nothing: refused, and the differing key is named",
     )

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, once and twice."""
+"""Signals that stop a run, and two of them."""
 
 import random
 import signal
@@ -9,6 +9,11 @@ from pathlib import Path
 from tests.faults.outcome import Outcome
 from tests.faults.toy import Toy, same_curve
 
+STOPS = {
+    signal.SIGTERM: "SIGTERM in training",
+    signal.SIGINT: "Ctrl-C in training",
+    signal.SIGHUP: "the terminal closed in training (SIGHUP)",
+}
 PROMISED = 10.0
 """Seconds from a signal to the end."""
 
@@ -38,20 +43,20 @@ def twice(toy: Toy, between: float) -> tuple[int, str]:
 def outcomes(folder: Path, times: int) -> Iterator[Outcome]:
     """
     Args:
-        times: stops by each of the two signals, and by two of them.
+        times: stops by each of the signals, and by two of them.
     """
     chance = random.Random(0)
     whole, victim = Toy(folder / "whole", steps=4000), Toy(folder / "victim", steps=4000)
     whole.finish()
     tried = []
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in STOPS:
         for _ in range(times):
             code, seconds, said = stopped(victim, signum, after_rows=1, delay=chance.uniform(0, 0.2))
             kept = code == 128 + signum and seconds < PROMISED and "is saved in" in said and "Traceback" not in said
             tried.append((signum, kept, seconds))
     doubled = [twice(victim, chance.uniform(0, 0.05)) for _ in range(times)]
     same = victim.finish().returncode == 0 and same_curve(whole, victim)
-    for signum, name in ((signal.SIGTERM, "SIGTERM in training"), (signal.SIGINT, "Ctrl-C in training")):
+    for signum, name in STOPS.items():
         mine = [(kept, seconds) for one, kept, seconds in tried if one == signum]
         slowest = max(seconds for _, seconds in mine)
         lost = f"nothing: saved at that step, exit {128 + signum}, within {slowest:.1f} s"
