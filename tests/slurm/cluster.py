@@ -47,7 +47,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         commands = folder / "commands"
-        commands.mkdir()
+        commands.mkdir(parents=True)
         (commands / "scontrol").write_text(SLOW_SCONTROL)
         (commands / "scontrol").chmod(0o755)
         path = f"{commands}:{os.environ['PATH']}"
