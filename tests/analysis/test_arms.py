@@ -56,6 +56,8 @@ def test_bits_are_unknown_where_one_run_has_none():
     one, other = run("rope", 0), replace(run("rope", 1), summary={})
     assert Arm("rope", (one,)).bits is not None
     assert Arm("rope", (one, other)).bits is None
+    nothing_left = replace(one, summary={**one.summary, "val_loss": 0.0, "bits_per_byte": 0.0})
+    assert Arm("rope", (nothing_left,)).bits is None
 
 
 def test_a_level_is_the_mean_of_the_baseline_s_losses_of_which_each_seed_has_its_own():

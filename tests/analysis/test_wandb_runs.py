@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from posenc.analysis.runs import Run
+from posenc.analysis.runs import Run, flat
 from posenc.analysis.wandb_runs import _read_run, parse_source, read_group
 from posenc.errors import UserError
+from tests.conftest import composed
 
 SUMMARY = {"val_loss": 3.0, "seconds": 2.0, "tokens_per_s": 100, "parameters": 5}
 
@@ -52,3 +53,11 @@ def test_a_source_without_one_of_its_parts_is_refused(source):
     assert parse_source("wandb://team/posenc/smoke") == ("team", "posenc", "smoke")
     with pytest.raises(UserError, match="must look like wandb://entity/project/group"):
         parse_source(source)
+
+
+def test_what_the_agent_of_a_sweep_varies_does_not_keep_its_runs_from_being_compared():
+    """W&B keeps the value of a swept key as the agent was given it: the choice, in place of the group."""
+    configuration = {**composed("experiment=smoke", "pos=rope"), "choices": {"pos": "rope", "schedule": "cosine"}}
+    swept = dict(flat({**configuration, "pos": "rope"}))
+    assert "pos" not in swept
+    assert swept == {key: value for key, value in flat(configuration) if not key.startswith("pos.")}

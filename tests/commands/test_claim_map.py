@@ -77,6 +77,15 @@ def test_every_run_of_the_plan_is_a_row_with_its_curve(folder):
     assert (folder / "kept" / "README.md").read_text().count("| 1 | 2,560 |") == 1
 
 
+def test_figures_left_of_an_earlier_state_are_deleted(folder, tmp_path):
+    kept = shutil.copytree(folder / "kept", tmp_path / "kept")
+    before = {file.name for file in kept.glob("*.png")}
+    (kept / "reversed-text.png").touch()
+    (kept / "mine.png").touch()
+    command(folder, "-m", "posenc.claim_map", "--results", kept)
+    assert {file.name for file in kept.glob("*.png")} == {*before, "mine.png"}
+
+
 def test_what_has_a_row_is_passed_over_even_where_its_run_is_gone(folder, tmp_path):
     todo = ["-m", "posenc.claim_map", "--results", folder / "kept", "--todo", f"data.path={folder}/text.txt", *SHORT]
     assert command(tmp_path, *todo).strip() == ""

@@ -80,7 +80,9 @@ def test_the_tokenizer_of_bytes_gives_every_byte_its_number_and_the_text_back(tm
 
 def test_the_tokenizer_says_how_long_a_window_is(tmp_path, as_run):
     folder = export(as_run(trained("pos=learned")), tmp_path / "hf")
-    assert AutoTokenizer.from_pretrained(folder).model_max_length == 32
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == 32
+    assert tokenizer.model_input_names == ["input_ids", "attention_mask"]  # no token_type_ids, which GPT-2 would add
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,22 @@ def test_a_file_compressed_twice_is_refused(tmp_path):
         TextFiles(f"{tmp_path}/a.txt.gz.xz")
 
 
+def test_a_text_beside_its_compressed_copy_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"text"))
+    with pytest.raises(UserError, match=r"has .*a\.txt and .*a\.txt\.gz: remove one"):
+        TextFiles(str(tmp_path))
+    assert everything(TextFiles(f"{tmp_path}/*.gz")) == b"text"
+
+
+def test_an_empty_row_of_a_parquet_is_a_document_and_a_missing_one_is_none(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["a", "", None, "b"]}), tmp_path / "a.parquet")
+    assert everything(TextFiles(f"{tmp_path}/a.parquet")) == b"a\0\0b\0"
+
+
 def test_links_are_followed_and_every_text_is_read_once(tmp_path):
     texts, other = tmp_path / "texts", tmp_path / "other"
     for folder in (texts, other):

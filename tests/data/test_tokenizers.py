@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posenc.data import tokenizers
 from posenc.data.tokenizers import PIECE, BytePairs, Bytes, _pieces, smallest_dtype
 from posenc.errors import UserError
 
@@ -122,6 +123,15 @@ def test_tokens_that_are_not_numbered_one_by_one_are_refused(pairs, tmp_path):
     file.write_text(json.dumps(content))
     with pytest.raises(UserError, match="its tokens are not numbered from 0 to 299"):
         BytePairs(300).load(tmp_path)
+
+
+def test_the_merges_of_a_large_text_are_learned_from_its_first_pieces(monkeypatch):
+    monkeypatch.setattr(tokenizers, "TRAINED_ON", 1)
+    first, rest = (b"abcdef " * PIECE)[: 2 * PIECE], b"uvwxyz " * PIECE
+    short, long = BytePairs(260), BytePairs(260)
+    short.train([first])
+    long.train([first + rest])
+    assert short.fingerprint() == long.fingerprint()
 
 
 def test_a_vocabulary_larger_than_the_text_supports_is_refused():

@@ -1,6 +1,7 @@
 """The explorable page: its mathematics beside our classes, and what it names, in a real headless Chromium."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,14 @@ def test_the_page_is_written_where_the_locale_is_not_utf_8(tmp_path):
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     result = fresh_python(*given, env=plain)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_scheme_of_a_user_s_may_inherit_as_hydra_has_it_and_a_plan_need_not_name_its_corpora(tmp_path):
+    conf = shutil.copytree(CONF, tmp_path / "conf")
+    (conf / "pos" / "mine.yaml").write_text("defaults: [rope, _self_]\nbase: 500\n")
+    (tmp_path / "curves.csv").write_text(AS_A_STUDY.replace(",rope,", ",mine,").replace(",,500", ",,"))
+    (tmp_path / "plan.yaml").write_text("corpora:\n")
+    assert '"base":500' in html(tmp_path, conf)
 
 
 def test_each_setting_of_a_report_has_its_own_budget(tmp_path):

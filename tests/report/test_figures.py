@@ -30,6 +30,15 @@ def test_the_titles_count_the_seeds_that_were_evaluated_or_shared():
     ]
 
 
+@pytest.mark.parametrize("pace", [1.08, 2.0, 20.0])
+def test_a_speed_up_can_be_read_from_the_axis_also_near_1(pace):
+    figure = figures.curves(compare(pair(pace=pace)))
+    figure.canvas.draw()
+    _, axes = figure.axes
+    low, high = axes.get_ylim()
+    assert sum(low <= at <= high for at in axes.get_yticks()) >= 3
+
+
 @pytest.mark.parametrize("form", ["png", "svg"])
 def test_a_figure_is_the_same_file_for_the_same_data(form, tmp_path):
     files = [tmp_path / f"{name}.{form}" for name in ("one", "other")]

@@ -162,6 +162,14 @@ def test_arrow_keys_read_the_values_and_their_intervals(opened):
     assert all(len(label) > 40 for label in labels)
 
 
+def test_a_tap_reads_the_values(opened):
+    opened.execute_script("""
+        const svg = document.querySelector("#loss-0 svg[tabindex]"), box = svg.getBoundingClientRect();
+        const at = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2, pointerType: "touch" };
+        svg.dispatchEvent(new PointerEvent("pointerdown", at));""")
+    assert "rope" in opened.find_element("css selector", "#loss-0 .values").text
+
+
 def test_a_score_is_drawn_from_0_to_1_and_not_at_all_where_it_lies_flat_at_0(opened):
     ticks = opened.find_element("id", "previous_token-0").text.split()
     assert {"0", "0.2", "1"} <= set(ticks)

@@ -44,6 +44,13 @@ def test_what_is_only_begun_or_has_diverged_is_said():
     assert "(1 of 10 runs diverged)" in sentences.overall(compare(lost))
 
 
+def test_a_scheme_that_is_undecided_since_runs_of_the_baseline_diverged_says_so():
+    slow = [run("rope", seed, pace=0.5) for seed in range(3)]
+    lost = replace(sweep(*slow, *(run("sinusoidal", seed) for seed in range(3))), diverged=(run("sinusoidal", 3),))
+    (panel,) = compare(lost).panels
+    assert "rope is undecided (1 of the baseline's runs diverged), 0.5" in sentences.verdict(panel)
+
+
 def test_the_terminal_the_page_and_the_results_show_every_setting(capsys, tmp_path):
     comparison = compare(settings(2.0, 3.0, 0.5))
     terminal.show(comparison)

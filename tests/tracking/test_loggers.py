@@ -226,8 +226,9 @@ def test_a_run_has_its_own_id_and_name_but_for_an_agent_s(sweep, ours, tmp_path,
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("posenc.tracking.wandb_logger.start", lambda *given: given[1])
     directory = RunDirectory(tmp_path, "smoke", "rope", 3)
-    settings: Any = loggers.weights_and_biases(directory, {"seed": 3})
+    settings: Any = loggers.weights_and_biases(directory, {"seed": 3}, entity="team")
     assert (settings["id"] == "agent0") == ours
     assert settings["id"] == directory.run_id()
     assert (settings["name"], settings["group"], settings["job_type"]) == ("rope-seed3", "smoke", "rope")
     assert (settings["config"], settings["dir"], settings["tags"]) == ({"seed": 3}, str(tmp_path), None)
+    assert (settings["project"], settings["entity"]) == ("posenc", "team")

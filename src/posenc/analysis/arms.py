@@ -67,12 +67,12 @@ class Arm:
 
     @cached_property
     def bits(self) -> Estimate | None:
-        """The last validation loss in bits per byte; None if a run has none (unfinished, or a masked model)."""
+        """The last validation loss in bits per byte; None if a run has none (unfinished, masked, a loss of 0)."""
         # The summary has the bits of its last loss; for a truncated run they are scaled with the loss.
         bits = [
             run.last_loss * run.summary["bits_per_byte"] / run.summary["val_loss"]
             for run in self.runs
-            if "bits_per_byte" in run.summary
+            if "bits_per_byte" in run.summary and run.summary["val_loss"]
         ]
         return convergence.mean(bits) if len(bits) == len(self.runs) else None
 

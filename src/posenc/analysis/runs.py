@@ -212,5 +212,7 @@ def flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     # A corpus is its name, and `text` for its contents, wherever its files are.
     unnamed = {*ignored, "experiment", "sweep", "pos"} - {"data"}
     yield from ((group, choice) for group, choice in config["choices"].items() if group not in unnamed)
-    rest = leaves({key: value for key, value in config.items() if key not in ignored})
+    # On W&B's server, the agent of a sweep has replaced the group that it varies by the choice.
+    chosen = {group for group in config["choices"] if isinstance(config.get(group), str)}
+    rest = leaves({key: value for key, value in config.items() if key not in ignored | chosen})
     yield from ((key, value) for key, value in rest if not key.endswith("_target_"))

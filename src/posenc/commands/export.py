@@ -40,7 +40,12 @@ def export(run: Path, folder: Path) -> Path:
     check_writable(f"--out={folder}", folder)
     if folder.exists():
         raise UserError(f"--out={folder} already exists: choose another folder, or delete it")
-    described = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": trained.config["context"]}
+    described = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": trained.config["context"],
+        # transformers 4 would add token_type_ids, which GPT-2 embeds as tokens, and the others reject.
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
     folder = Path(os.path.normpath(folder))  # the parent of a/.. is not a
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=PARTIAL) as temporary:

@@ -67,6 +67,13 @@ def find_files(path: str) -> list[Path]:
     except (OSError, RuntimeError, ValueError) as error:  # a long name, an unknown home, an invalid pattern
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
+    named: dict[Path, Path] = {}
+    for file in files:
+        if (other := named.setdefault(_uncompressed(file), file)) != file:
+            raise UserError(
+                f"data.path={path} has {other} and {file}: remove one, since the validation split of a text that is "
+                "there twice may be in the training split"
+            )
     if files:
         return files
     if not root.exists() and not glob.has_magic(path):
@@ -137,8 +144,12 @@ def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
 
 def _format(file: Path) -> str:
     """The suffix of the format, without that of a compression."""
-    name = Path(file.name.lower())
-    return Path(name.stem).suffix if name.suffix in OPENERS else name.suffix
+    return _uncompressed(file).suffix.lower()
+
+
+def _uncompressed(file: Path) -> Path:
+    """The file's name without the suffix of a compression."""
+    return file.with_suffix("") if file.suffix.lower() in OPENERS else file
 
 
 def _open(file: Path) -> AbstractContextManager[IO[bytes]]:

@@ -25,6 +25,9 @@ IN_PARALLEL = 128
 PIECE = 1 << 15
 """Bytes in a piece of text, at least; twice as many at most."""
 
+TRAINED_ON = 1 << 15
+"""Maximum number of pieces, 1 to 2 GiB, from which merges are learned: memory grows with the distinct words."""
+
 
 class Tokenizer(Protocol):
     """The interface of tokenizers. Every token stands for a known number of bytes.
@@ -175,7 +178,8 @@ class BytePairs:
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        documents = (part for piece in _pieces(text) for part in piece.split(END.decode()))  # no merge contains END
+        pieces = itertools.islice(_pieces(text), TRAINED_ON)
+        documents = (part for piece in pieces for part in piece.split(END.decode()))  # no merge contains END
         tokenizer.train_from_iterator(documents, trainer)
         if tokenizer.get_vocab_size() < self.vocab_size:
             raise UserError(

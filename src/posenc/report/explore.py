@@ -61,14 +61,16 @@ def html(results: Path, conf: Path) -> str:
 def _scheme(file: Path) -> dict[str, Any]:
     """The class and values of a file in conf/pos, including those of its defaults."""
     own = read_mapping(file)
-    defaults = [_scheme(file.with_name(f"{name}.yaml")) for name in own.pop("defaults", [])]
-    return {**(defaults[0] if defaults else {}), **own}
+    for name in own.pop("defaults", []):
+        if name != "_self_":
+            own = {**_scheme(file.with_name(f"{name}.yaml")), **own}
+    return own
 
 
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source, plan = file.parent.relative_to(results), file.with_name("plan.yaml")
-    titles = read_mapping(plan).get("corpora", {}) if plan.exists() else {}
+    titles = (read_mapping(plan).get("corpora") if plan.exists() else None) or {}
     for measured in by_arm(row for row in _rows(file) if row.pos in schemes):
         corpus, setting, pos, tokens, lr, scale, base = measured[0].arm
         trial = setting.startswith(SEARCH)

@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from posenc.analysis.arms import Arm
 from posenc.analysis.attention_heads import SCORES
@@ -221,7 +221,8 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
             _draw(axes, arm.speed_ups, arm.scheme, look[arm.scheme])
     axes.invert_xaxis()
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)))
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.5, 2, 3, 5, 7)) if high > 3 * low else MaxNLocator(6))
     axes.yaxis.set_major_formatter("{x:g}x")
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("loss, nats per token (decreasing to the right)")

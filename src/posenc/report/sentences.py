@@ -88,7 +88,8 @@ def _rival(arm: Arm, one_machine: bool) -> str:
         time = _wall_clock(arm.headline.in_seconds) if one_machine else ""
         fewer = f"{short(steps.value)} times fewer steps{formatting.bounds(steps, short, '–')}"
         return f"{arm.scheme} is faster{level}, with {fewer}{time}"
-    return f"{arm.scheme} is {arm.verdict}{lost}, {formatting.times(steps)}{level}"
+    theirs = f" ({arm.baseline_diverged} of the baseline's runs diverged)" if arm.baseline_diverged else ""
+    return f"{arm.scheme} is {arm.verdict}{lost or theirs}, {formatting.times(steps)}{level}"
 
 
 def _slower(steps: Estimate, missed: int, level: str) -> str:
@@ -98,7 +99,7 @@ def _slower(steps: Estimate, missed: int, level: str) -> str:
     more = f"it needs {short(1 / steps.value)} times the steps ({short(1 / high)}–{short(1 / low)})"
     if not missed:
         return more
-    never = "it never reaches it" if missed == steps.seeds else "it does not always reach it"
+    never = "it never reaches that loss" if missed == steps.seeds else "it does not reach that loss with every seed"
     return f"{never};{level}, {more}"
 
 

@@ -69,9 +69,10 @@ class WeightsAndBiases(Logger):
             self.logged = run.step - 1  # the server knows where a resumed run continues
             print(f"W&B: {run.url}", flush=True)
         self.files = os.path.relpath(os.path.dirname(run.dir))
-        # A resumed run has one segment per session, and all of them must be synced.
+        # A resumed run has one segment per session, and all of them must be synced; online ones may be incomplete.
         sessions = f"{shlex.quote(os.path.dirname(self.files))}/*run-*-{run.id}"
-        self.sync = f"wandb sync {'' if run.offline else '--no-skip-online '}{sessions}"
+        been_online = any(directory.path.glob(f"wandb/run-*-{run.id}"))
+        self.sync = f"wandb sync {'--no-skip-online ' if been_online else ''}{sessions}"
         self.hint = ""
         self._healthy, self._caught_up = True, False
 
@@ -87,6 +88,11 @@ class WeightsAndBiases(Logger):
         self._caught_up = True
         for row in read_numbers(self.directory.path / "metrics.csv"):
             self._log(row)
+        if self._healthy and not self.run.offline:
+            # This segment has what the server lacks. By W&B's own mark `wandb sync` skips the offline ones, whose rows
+            # and summary would come after it.
+            for segment in self.directory.path.glob("wandb/offline-run-*/*.wandb"):
+                segment.with_name(f"{segment.name}.synced").touch()
 
     def _log(self, row: Mapping[str, float]) -> None:
         step = int(row["step"])

@@ -73,8 +73,8 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
     """The paragraphs on what models copy without the head that matters most for it, one row per arm, in Markdown."""
     cells = []
     for own in by_arm(rows):
-        seeds = sorted({row.seed for row in own})
-        whole = [row for row in own if not row.layer]
+        seeds = sorted({row.seed for row in own if row.layer})
+        whole = [row for row in own if not row.layer and row.seed in seeds]
         ordered = [
             sorted((row for row in own if row.seed == seed and row.layer), key=lambda row: row.first - row.second)
             for seed in seeds

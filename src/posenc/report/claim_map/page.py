@@ -48,6 +48,9 @@ have several seeds, as a mean over these.
 Learning rates differ, so part of a difference within the runs comes from the schedules."""
 
 
+FIGURES = ("losses", "reversed", "copying", "within", "search")
+"""The beginnings of the names of figures."""
+
 OVER_COPYING = """\
 Each dot is a run from the first budget at which the baseline ends lower: its final loss minus the lowest of the
 baseline's with the same seed and budget, plotted against how much lower its loss is at a second occurrence."""
@@ -70,7 +73,11 @@ def write(study: Study) -> Path:
         text += _within(study, corpus, found)
         text += position_shares(study.rows("shares.csv", ShareRow, corpus))
         text += _searches(study, corpus, found)
-    atomic_write(file, "\n\n".join(filter(None, text)) + "\n")
+    page = "\n\n".join(filter(None, text)) + "\n"
+    for drawn in study.folder.glob("*-*.png"):  # of an earlier state of the runs
+        if drawn.name.partition("-")[0] in FIGURES and f"({drawn.name})" not in page:
+            drawn.unlink()
+    atomic_write(file, page)
     return file
 
 

@@ -147,10 +147,14 @@ def ratio(point: Point, unit: int) -> str:
         return f"{point.advantage.value:.2f}{formatting.bounds(point.advantage)}, {formatting.seeds(len(each))}"
     texts = [f"{n:.2f}" for n in each if 0 < n < math.inf]
     outside = {
-        f"RoPE needs under {point.tokens / point.above / unit:g} unit": each.count(math.inf),
-        f"RoPE needs over {point.tokens / point.below / unit:g} units": each.count(0),
+        f"RoPE needs under {_units(point.tokens / point.above / unit)}": each.count(math.inf),
+        f"RoPE needs over {_units(point.tokens / point.below / unit)}": each.count(0),
     }
     for text, count in outside.items():
         if count:
             texts.append(text if count == len(each) else f"{text} in {count} of {len(each)} seeds")
     return ", ".join(texts)
+
+
+def _units(count: float) -> str:
+    return f"{count:g} unit{'s' * (count != 1)}"

@@ -153,10 +153,12 @@ const drawChart = (() => {
       });
       values.textContent = `${spec.x.title} ${at.toLocaleString("en")}${spec.x.suffix ?? ""}: ${parts.filter(Boolean).join(" · ")}`;
     }
-    svg.addEventListener("pointermove", (event) => {
-      const box = svg.getBoundingClientRect();
-      if (positions.length) read(nearest(positions, ((event.clientX - box.left) / box.width) * width));
-    });
+    for (const type of ["pointerdown", "pointermove"]) { // a tap moves no pointer
+      svg.addEventListener(type, (event) => {
+        const box = svg.getBoundingClientRect();
+        if (positions.length) read(nearest(positions, ((event.clientX - box.left) / box.width) * width));
+      });
+    }
     svg.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!by || !positions.length) return;

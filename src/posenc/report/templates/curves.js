@@ -17,8 +17,8 @@
 
   function overTraining(panel, chosen, measure) {
     const shown = panel.schemes.filter((scheme) => chosen.schemes.has(scheme.name) && scheme.mean[measure]);
-    const seeds = shown.flatMap(({ name, colour, runs }) => runs.map((run) => ({
-      name: `${name}, seed ${run.seed}`, group: name, colour, width: 0.8, quiet: chosen.mean, x: run[chosen.axis], y: run[measure],
+    const seeds = shown.flatMap(({ name, colour, dash, runs }) => runs.map((run) => ({
+      name: `${name}, seed ${run.seed}`, group: name, colour, dash, width: 0.8, quiet: chosen.mean, x: run[chosen.axis], y: run[measure],
     })));
     const means = shown.map((scheme) => mean(scheme, scheme.mean[measure], scheme.mean[measure][chosen.axis]));
     return [...(chosen.seeds ? seeds : []), ...(chosen.mean ? means : [])];
@@ -36,7 +36,7 @@
   }
 
   // 1 and 2 first, since a label is left out where it would overlap one before it.
-  const RATIOS = [1, 2, 0.5, 1.5, 5, 10, 0.2, 0.1, 3, 20, 50, 0.7, 1.2, 1.1, 1.3, 0.9, 0.8, 1.4, 0.6, 1.7, 2.5, 0.3, 0.4, 4, 7, 15, 30];
+  const RATIOS = [1, 2, 0.5, 1.5, 5, 10, 0.2, 0.1, 3, 20, 50, 0.7, 1.2, 1.1, 1.3, 0.9, 0.8, 1.4, 0.6, 1.7, 2.5, 0.3, 0.4, 4, 7, 15, 30, 1.05, 0.95, 1.02, 0.98];
 
   function speedUp(panel, chosen) {
     const drawn = panel.schemes.filter((scheme) => scheme.speedup && chosen.schemes.has(scheme.name));
