@@ -1,5 +1,6 @@
 """The tokens that two arms need for the same loss."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -54,3 +55,6 @@ def test_no_level_is_interpolated_across_a_budget_that_other_seeds_have():
     found = {len(one.losses): one for one in levels_of_arm(runs, "rope", "sinusoidal")}
     assert found[3].losses.keys() == {0, 1, 2}
     assert found[2].losses.keys() == {0, 1}  # seed 2 has 4 and 16 units
+    at_12_units = level(runs, "rope", "sinusoidal", 2.0 - 0.2 * math.log2(12 / 4))
+    assert at_12_units is not None
+    assert at_12_units.losses.keys() == {0, 1}

@@ -24,6 +24,9 @@ def test_what_is_common_to_both_runs_is_no_error_of_their_difference():
     assert found.value == pytest.approx(0.2)
     assert found.se == pytest.approx(0.1 * (6 / 5) ** 0.5 / 6**0.5)
     assert not found.precise
+    (found,) = differences([rope, sinusoidal], {}, [blocks(rope), blocks(sinusoidal, *[0.26, 0.14] * 3)])
+    assert found.value / 10 < found.se < found.value / 5
+    assert not found.precise
     (found,) = differences([rope, sinusoidal], {}, [blocks(rope), blocks(sinusoidal, *[0.21, 0.19] * 3)])
     assert found.precise
     assert found.reported == pytest.approx(sinusoidal.val_loss - rope.val_loss)

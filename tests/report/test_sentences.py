@@ -28,6 +28,9 @@ def test_many_settings_are_one_sentence_that_counts_the_verdicts():
         "Against sinusoidal, rope is faster in 2, slower in 1 of 3 settings, with 2.01 to 3.02 times fewer steps where "
         "faster."
     )
+    assert sentences.overall(compare(settings(2.0, 3.0, 4.0))) == (
+        "Against sinusoidal, rope is faster in 3 of 3 settings, with 2.01 to 4.01 times fewer steps."
+    )
     assert sentences.overall(compare(settings(2.0, 3.0))) == ""
 
 

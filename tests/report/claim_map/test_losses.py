@@ -19,13 +19,17 @@ def panels(runs, alternatives=None):
     return losses(runs, advantage(runs, "rope", "sinusoidal"), alternatives or {}).axes
 
 
+def arrows_of(axes):
+    return [text for text in axes.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
+
+
 def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_to_the_arm_s():
     runs = backbone()
     points = advantage(runs, "rope", "sinusoidal")
     left, right = panels(runs)
     for axes in (left, right):
         assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == len(runs)
-    arrows = [text for text in right.texts if isinstance(text, Annotation) and text.arrow_patch is not None]
+    arrows = arrows_of(right)
     drawn = [point for point in points if point.has_ratio]
     assert len(arrows) == len(drawn) > 0
     for arrow, point in zip(arrows, drawn, strict=True):
@@ -33,6 +37,22 @@ def test_every_run_is_a_dot_and_every_ratio_an_arrow_from_the_baseline_s_budget_
         assert arrow.xyann == (point.tokens, loss)
         assert arrow.xy == pytest.approx((point.tokens / point.advantage.value, loss))
     assert [text.get_text() for text in right.texts if text.get_text()] == ["1.60x"] * len(drawn)
+
+
+def test_a_budget_at_which_the_seeds_disagree_about_which_arm_is_ahead_has_no_arrow():
+    rope = {(run.seed, run.tokens): run.val_loss for run in backbone() if run.pos == "rope"}
+    ahead = [
+        replace(run, val_loss=rope[0, 8 * UNIT] - 0.05)
+        if (run.pos, run.seed, run.tokens) == ("sinusoidal", 0, 8 * UNIT)
+        else run
+        for run in backbone()
+    ]
+    (point,) = (point for point in advantage(ahead, "rope", "sinusoidal") if point.tokens == 8 * UNIT)
+    assert point.has_ratio
+    assert min(point.by_seed.values()) < 1
+    *_, right = panels(ahead)
+    assert [text.get_text() for text in right.texts if text.get_text()].count("1.60x") == len(arrows_of(right))
+    assert point.tokens not in [arrow.xyann[0] for arrow in arrows_of(right)]
 
 
 def test_a_line_passes_through_the_medians_so_that_one_slow_seed_does_not_bend_it():
