@@ -157,6 +157,9 @@ def test_arrow_keys_read_the_values_and_their_intervals(opened):
     values = opened.find_element("css selector", "#loss-0 .values").text
     assert values.startswith("step 20: rope 3.3")
     assert values.count(" to ") == 4
+    for key, step in ((Keys.END, 300), (Keys.HOME, 10)):
+        chart.send_keys(key)
+        assert opened.find_element("css selector", "#loss-0 .values").text.startswith(f"step {step}: ")
     labels = [one.get_attribute("aria-label") for one in opened.find_elements("css selector", ".chart svg[tabindex]")]
     assert len(labels) == 5
     assert all(len(label) > 40 for label in labels)

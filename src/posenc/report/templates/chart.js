@@ -160,7 +160,7 @@ const drawChart = (() => {
       });
     }
     svg.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      const by = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
       if (!by || !positions.length) return;
       event.preventDefault();
       read(Math.min(Math.max(chosen + by, 0), positions.length - 1));
