@@ -1,6 +1,7 @@
 """What README and the results say of N with new seeds, on the test split, is what results/claim-map says."""
 
 import pytest
+from scipy import stats
 
 from posenc.analysis.claim_map import Point, advantage
 from posenc.analysis.held_out import held_out
@@ -27,28 +28,57 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
 
 
 @pytest.mark.parametrize(
-    ("name", "tokens", "expected"),
-    [("second replication", "39.3M", (1.15, 1.5)), ("third replication", "19.7M", (1.65, 2.05))],
+    ("name", "row", "expected"),
+    [
+        ("second replication", "39.3M, tuned there", (1.15, 1.5)),
+        ("third replication", "19.7M, tuned there", (1.65, 2.05)),
+        ("fourth replication", "39.3M, the arms now", (1.05, 1.5)),
+    ],
 )
-def test_the_replication_of_arms_tuned_with_more_tokens_is_stated_with_every_seed(name, tokens, expected):
+def test_the_replication_of_arms_tuned_with_more_tokens_is_stated_with_every_seed(name, row, expected):
     backbone, alternatives = found(CORPUS)
     evaluated = held_out(backbone, alternatives, STUDY.rows("test.csv", BlockRow, CORPUS))
     ((on_test, on_validation),) = evaluated[name]
-    assert f"{on_test.tokens / 1e6:.1f}M" == tokens
+    assert row.startswith(f"{on_test.tokens / 1e6:.1f}M, ")
     assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
-    assert f"| {tokens}, tuned there | {replicated(on_test, on_validation)} |" in RESULTS
+    assert f"| {row} | {replicated(on_test, on_validation)} |" in RESULTS
     assert f"N is {listed(on_test.by_seed.values(), 2)} with seeds 3, 4 and 5" in RESULTS
     assert expected[0] < on_test.advantage.value < expected[1]  # as expected
     assert abs(on_test.advantage.value - on_validation.advantage.value) < 0.1
     assert min(on_test.by_seed.values()) > 1
 
 
-def test_n_over_the_six_seeds_of_the_arms_tuned_with_19_7m_tokens_is_stated():
-    backbone, alternatives = found(CORPUS)
-    both = [run for run in (*backbone, *alternatives["third replication"]) if run.pos in ("rope", "sinusoidal")]
-    (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == 19_660_800)
-    assert list(six.by_seed) == [0, 1, 2, 3, 4, 5]
+@pytest.mark.parametrize(("name", "tokens"), [("third replication", 19_660_800), ("fourth replication", 39_321_600)])
+def test_n_over_the_six_seeds_of_the_arms_tuned_with_more_tokens_is_stated(name, tokens):
+    six = over_six_seeds(name, tokens)
     assert f"Over seeds 0 to 5 it is {formatting.interval(six.advantage, 2)} on validation" in RESULTS
+
+
+def test_how_much_lower_rope_ends_over_the_six_seeds_with_39_3m_tokens_is_stated():
+    six = over_six_seeds("fourth replication", 39_321_600)
+    ahead = sum(n > 1 for n in six.by_seed.values())
+    assert ahead == 5
+    lower = stats.ttest_1samp([six.baseline_losses[seed] - six.arm_losses[seed] for seed in six.by_seed], 0)
+    low, high = lower.confidence_interval()
+    p = f"p = {lower.pvalue:.2f}, corrected for the four"
+    assert (
+        f"on average by {six.gap:.3f} nats ({low:.3f} to {high:.3f}; {p} budgets above 20M {4 * lower.pvalue:.2f})"
+        in RESULTS
+    )
+    ratio = formatting.interval(six.advantage, 2).replace("–", " to ")
+    assert (
+        f"the ratio at 39.3M is {ratio}, and RoPE ends lower with five ({p} longer budgets {4 * lower.pvalue:.2f})."
+        in README
+    )
+
+
+def over_six_seeds(name: str, tokens: int) -> Point:
+    backbone, alternatives = found(CORPUS)
+    runs = {run.key: run for run in (*backbone, *alternatives["third replication"], *alternatives[name])}
+    both = [run for run in runs.values() if run.pos in ("rope", "sinusoidal")]
+    (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == tokens)
+    assert list(six.by_seed) == [0, 1, 2, 3, 4, 5]
+    return six
 
 
 def test_n_of_the_setting_that_was_replicated_with_39_3m_tokens_is_stated():
@@ -61,21 +91,13 @@ def test_n_of_the_setting_that_was_replicated_with_39_3m_tokens_is_stated():
     assert f"Seeds 0 to 2 of that setting, from a GPU, have {interval} on validation." in RESULTS
 
 
-def test_the_first_two_seeds_of_the_replication_that_is_not_finished_are_stated():
-    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    ((on_test, on_validation),) = evaluated["fourth replication"]
-    assert [*on_test.by_seed] == [*on_validation.by_seed] == [3, 4]
-    test, validation = (listed(point.by_seed.values(), 2) for point in (on_test, on_validation))
-    assert f"N with them is {test} on the test split and {validation} on validation." in RESULTS
-
-
 def test_readme_has_the_replications_of_tuned_arms():
     evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    (third, _), (second, _) = (*evaluated["third replication"], *evaluated["second replication"])
-    first, then = (formatting.interval(point.advantage, 2).replace("–", " to ") for point in (third, second))
+    (third, _), (fourth, _) = (*evaluated["third replication"], *evaluated["fourth replication"])
+    first, then = (formatting.interval(point.advantage, 2).replace("–", " to ") for point in (third, fourth))
     fewer = first.replace(" (", " times fewer (")
-    assert f"With those tuned at each budget it needs {fewer} at 19.7M and {then} at 39.3M," in README
-    assert f"With those tuned at each budget it is {first} at 19.7M and {then} at 39.3M," in RESULTS
+    assert f"With those tuned at each budget it needs {fewer} at 19.7M and {then} at 39.3M." in README
+    assert f"With those tuned at each budget it is {first} at 19.7M and {then} at 39.3M" in RESULTS
 
 
 def replicated(on_test: Point, on_validation: Point) -> str:

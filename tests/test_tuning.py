@@ -148,7 +148,7 @@ def test_what_the_second_best_trial_of_the_sinusoid_changes_with_39_3m_tokens_is
     copied = {row.seed: row.second - row.first for row in COPIED if row.key in arm}
     assert f"(second minus first {copied[0]:.2f}; {copied[1]:.2f} and {copied[2]:.2f} with the others)" in RESULTS
     seeds = [f"{value:.2f}" for value in now.by_seed.values()]
-    assert f"ends below RoPE (N = {seeds[0]}), the others do not ({seeds[1]} and {seeds[2]})." in RESULTS
+    assert f"ends below RoPE (N = {seeds[0]}), the others do not ({seeds[1]} and {seeds[2]});" in RESULTS
     (rope,) = alternatives["rope, base 10,000, learning rate 0.003"]
     lower = now.arm_losses[0] - rope.val_loss
     assert f"seed 0 ends at {rope.val_loss:.3f}, {lower:.3f} below its arm" in RESULTS
