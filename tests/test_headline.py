@@ -77,7 +77,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert min(p.values()) > 0.05
     assert "at 157M (1.75 epochs) the ratio is given for each seed" in README
     gaps = [point.gap for point in (crossing, behind, longest) if point.gap is not None]
-    assert "then {:.3f} with 59.0M, {:.3f} with 78.6M and {:.3f} with 157M.".format(*gaps) in RESULTS
+    assert "then {:.3f} at 59.0M, {:.3f} at 78.6M and {:.3f} at 157M.".format(*gaps) in RESULTS
     ends = [listed(of.values(), 3) for of in (crossing.baseline_losses, crossing.arm_losses)]
     assert f"| 59.0M | {ends[0]} (seeds 0, 1, 2) | {ends[1]} | " in RESULTS
 
@@ -165,7 +165,7 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     assert "it is {:.2f} ({:.2f} to {:.2f}) at 19.7M.".format(least.value, *least.interval) in README
     assert all(formatting.interval(ratio, 2) in RESULTS for ratio in shorter)
     assert longest.interval is not None
-    assert "With 78.6M the interval of the ratio is {:.2f} to {:.2f}".format(*longest.interval) in RESULTS
+    assert "At 78.6M the interval of the ratio is {:.2f} to {:.2f}".format(*longest.interval) in RESULTS
     assert min(min(point.by_seed.values()) for point in learned) > 1  # "is ahead with every seed"
     sinusoid = {point.tokens: point for point in points(CORPUS)}
     for point in learned:

@@ -125,7 +125,7 @@ def test_the_leads_are_in_the_results_and_beside_the_published_claims():
     ends = f"ends {first[0]:.3f} and {first[1]:.3f} below and {-first[2]:.3f} above RoPE (seeds 0 to 2; mean"
     assert f"{ends} {mean(first):.3f} below, {interval(first)})" in CLAIMS
     ends = f"{-longer[0]:.3f} above, {longer[1]:.3f} below and {-longer[2]:.3f} above (mean {-mean(longer):.3f} above,"
-    assert f"with 157M {ends} {interval(of_rope)})" in CLAIMS
+    assert f"at 157M {ends} {interval(of_rope)})" in CLAIMS
     assert f"by {mean(again):.3f} ({interval(again)}; {corrected})" in CLAIMS
 
 
@@ -157,7 +157,7 @@ def test_what_was_not_planned_of_these_tests_is_stated():
     others.append(leads(SEEDS, BUDGETS["59.0M"], rope="base 100,000"))
     of_rate, of_base, of_amplitude, of_lower_base = (f"(p = {p_of(values):.3f})" for values in others)
     assert f"0.00075 with base 10,000 and 157M {of_rate} and at 0.006 with base 1,000 and 78.6M {of_base}," in COPYING
-    assert f"with 59.0M the sinusoid at 0.003 with amplitude 0.2 {of_amplitude}" in COPYING
+    assert f"at 59.0M the sinusoid at 0.003 with amplitude 0.2 {of_amplitude}" in COPYING
     assert f"RoPE at 0.003 with base 100,000 {of_lower_base};" in COPYING
     assert min(map(p_of, others)) * (len(ORDERS) + 4) > 0.05  # "corrected for sixteen tests none is significant"
 
