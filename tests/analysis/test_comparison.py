@@ -31,7 +31,7 @@ def test_a_slower_scheme_never_gets_to_the_baseline_s_last_loss_and_still_has_a_
     assert rope.headline.in_steps.value == pytest.approx(0.5, rel=0.03)
     assert rope.verdict == "slower"
     assert "not reached" in formatting.steps(rope.thresholds[-1].steps)
-    assert "rope is slower: it never reaches it; to 2." in sentences.verdict(panel)
+    assert "rope is slower: it never reaches that loss; to 2." in sentences.verdict(panel)
     assert "times the steps" in sentences.verdict(panel)
 
 
