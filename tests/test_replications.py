@@ -35,7 +35,7 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
     [
         ("second replication", "39.3M, tuned there", (1.15, 1.5)),
         ("third replication", "19.7M, tuned there", (1.65, 2.05)),
-        ("fourth replication", "39.3M, the arms now", (1.05, 1.5)),
+        ("fourth replication", "39.3M, the sinusoid's arm now", (1.05, 1.5)),
     ],
 )
 def test_the_replication_of_arms_tuned_with_more_tokens_is_stated_with_every_seed(name, row, expected):
