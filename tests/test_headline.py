@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq
 
 from posenc.analysis.claim_map import FAMILIES, Point, advantage, growth, shared, with_ratio
-from posenc.analysis.convergence import speed_up
+from posenc.analysis.convergence import Estimate, speed_up
 from posenc.analysis.levels import level, levels_of_arm
 from posenc.analysis.results import NGramRow
 from posenc.analysis.study import Study
 from posenc.analysis.why import effect
 from posenc.report import formatting
-from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed
+from tests.claim_map_pages import CLAIMS, CORPUS, LONGEST, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed
 from tests.conftest import ROOT
 
 BPE = "tokenizer=bpe tokenizer.vocab_size=1024"
@@ -43,12 +44,19 @@ def test_the_table_of_readme_has_every_budget_from_the_first_with_a_mean_ratio()
         [
             f"{point.tokens / 1e6:.{0 if point.tokens > 1e8 else 1}f}M",
             f"{mean(point.baseline_losses.values()):.3f}",
-            f"{mean(point.arm_losses.values()):.3f}" if point.arm_losses else "–",
+            f"{mean(point.arm_losses.values()):.3f}",
+            difference(point.gap),
             formatting.interval(point.advantage, 2) if point.advantage.interval else of_seeds(point),
         ]
         for point in points(CORPUS)[3:]
     ]
     assert rows == stated
+
+
+def difference(gap: Estimate | None) -> str:
+    """0.086 (0.070 to 0.102)."""
+    assert gap is not None
+    return f"{gap.value:.3f}{formatting.bounds(gap, '{:.3f}'.format)}"
 
 
 def of_seeds(point: Point) -> str:
@@ -64,22 +72,49 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert max(crossing.advantage.value, behind.advantage.value) < 1 < min(second.by_seed.values())
     ratios = [f"{point.advantage.value:.1f}" for point in (first, second)]
     at = [f"{point.tokens / 1e6:.0f}M" for point in (first, second)]
-    assert f"**Up to {at[1]} training tokens RoPE is ahead:" in README
+    assert f"**With 0.8M parameters, RoPE is ahead up to {at[1]} training tokens:" in README
     assert f"with {ratios[0]} times fewer tokens at {at[0]} and {ratios[1]} at {at[1]}." in README
     ahead, p = {}, {}
     for point in (open_, crossing, behind, longest):
-        leads = [point.baseline_losses[seed] - loss for seed, loss in point.arm_losses.items()]
-        ahead[f"{point.tokens / 1e6:.0f}M"] = sum(lead > 0 for lead in leads)
-        p[point.tokens] = float(stats.ttest_1samp(leads, 0).pvalue)
+        gaps = [*point.gaps.values()]
+        ahead[f"{point.tokens / 1e6:.0f}M"] = sum(gap > 0 for gap in gaps)
+        p[point.tokens] = float(stats.ttest_1samp(gaps, 0).pvalue)
     assert ahead == {"39M": 2, "157M": 2, "59M": 1, "79M": 1}
     assert "RoPE ends lower with two of three seeds at 39M and 157M, the sinusoid with two of three at 59M" in README
     assert f"None of these four differences is significant (p = {listed(p.values(), 2)}, in order of budget)." in README
     assert min(p.values()) > 0.05
     assert "at 157M (1.75 epochs) the ratio is given for each seed" in README
-    gaps = [point.gap for point in (crossing, behind, longest) if point.gap is not None]
-    assert "then {:.3f} at 59.0M, {:.3f} at 78.6M and {:.3f} at 157M.".format(*gaps) in RESULTS
+    means = [f"{mean(point.gaps.values()):.3f}" for point in (first, second, open_, crossing, behind, longest)]
+    stated = "{}, {} and {} nats, then {} at 59.0M, {} at 78.6M and {} at 157M.".format(*means)
+    assert f"The difference in the final loss is {stated}" in RESULTS
+    saved = [f"{point.tokens * (1 - 1 / point.advantage.value) / 1e6:.1f}M" for point in (first, second, open_)]
+    assert "RoPE saves {}, {} and {} tokens at 9.8M, 19.7M and 39.3M.".format(*saved) in RESULTS
+    detected = [detectable([*point.gaps.values()]) for point in (open_, crossing, behind, longest)]
+    assert f"finds a difference of {listed(detected, 3)} nats at 39.3M, 59.0M, 78.6M and 157M tokens" in RESULTS
+    least, *_, most = sorted(detected)
+    assert f"it finds a difference of {least:.2f} to {most:.3f} nats with a probability of 80 %," in README
+    assert f"half as large as that at 19.7M, {mean(second.gaps.values()):.3f}, would often be missed" in RESULTS
     ends = [listed(of.values(), 3) for of in (crossing.baseline_losses, crossing.arm_losses)]
     assert f"| 59.0M | {ends[0]} (seeds 0, 1, 2) | {ends[1]} | " in RESULTS
+
+
+def detectable(differences: Sequence[float], power: float = 0.8) -> float:
+    """The mean that a paired, two-sided t-test at 0.05 finds with this probability, given their SD and number."""
+    seeds, sem = len(differences), stats.sem(differences)
+    threshold = stats.t.ppf(0.975, seeds - 1) ** 2
+
+    def missed(shift: float) -> float:  # the square of a non-central t is a non-central F
+        return stats.ncf.cdf(threshold, 1, seeds - 1, (shift / sem) ** 2) - (1 - power)
+
+    return brentq(missed, sem, 10 * sem)
+
+
+def test_an_interval_over_three_seeds_is_too_narrow_where_a_third_of_the_runs_copies():
+    generator = np.random.default_rng(0)
+    runs = generator.normal(0, 0.006, (100_000, 3)) - 0.028 * (generator.random((100_000, 3)) < 1 / 3)
+    margin = stats.t.ppf(0.975, 2) * stats.sem(runs, axis=1)
+    covered = np.mean(abs(runs.mean(axis=1) + 0.028 / 3) < margin)
+    assert f"({covered:.0%} in a simulation in which a third".replace("%", " %") in RESULTS
 
 
 def test_the_ratio_on_the_king_james_bible_is_in_readme():
@@ -163,14 +198,17 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     assert least == shorter[1]
     assert least.interval is not None
     assert "it is {:.2f} ({:.2f} to {:.2f}) at 19.7M.".format(least.value, *least.interval) in README
-    assert all(formatting.interval(ratio, 2) in RESULTS for ratio in shorter)
+    after = zip(("4.9M tokens (3 seeds)", "19.7M", "39.3M", "78.6M"), learned, strict=True)
+    of_claims = [f"{formatting.interval(point.advantage, 2)} after {tokens}" for tokens, point in after]
+    assert f"at the best of nine trials {', '.join(of_claims)} |" in CLAIMS
     assert longest.interval is not None
     assert "At 78.6M the interval of the ratio is {:.2f} to {:.2f}".format(*longest.interval) in RESULTS
     assert min(min(point.by_seed.values()) for point in learned) > 1  # "is ahead with every seed"
     sinusoid = {point.tokens: point for point in points(CORPUS)}
     for point in learned:
         losses = ", ".join(f"{loss:.3f}" for loss in point.baseline_losses.values())
-        assert f"| {point.tokens / 1e6:.1f}M | {losses} | {point.gap:.3f} (" in RESULTS
+        ratios = listed(point.by_seed.values(), 2) if point is learned[-1] else formatting.interval(point.advantage, 2)
+        assert f"| {point.tokens / 1e6:.1f}M | {losses} | {difference(point.gap)} | {ratios} |" in RESULTS
         below = [loss < sinusoid[point.tokens].baseline_losses[seed] for seed, loss in point.baseline_losses.items()]
         assert all(below) == (point.tokens == 19_660_800)  # "Only with 19.7M tokens does every seed"
 

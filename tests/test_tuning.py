@@ -176,3 +176,39 @@ def test_of_five_bases_the_second_largest_ends_lowest_with_78_6m_tokens():
 def listed_bases(bases: Sequence[int]) -> str:
     *others, last = (f"{base:,}" for base in bases)
     return f"{', '.join(others)} and {last}"
+
+
+def test_of_how_many_settings_each_arm_is_the_best_with_the_seeds_that_compare_the_arms_is_stated():
+    backbone, _ = found(CORPUS)
+    numbers = {2: "two", 3: "three", 4: "four", 6: "six"}
+    counts: dict[str, list[str]] = {"sinusoidal": [], "rope": []}
+    for tokens in (LONGEST // 2, 3 * LONGEST // 4, LONGEST, 2 * LONGEST):
+        for pos, stated in counts.items():
+            losses: dict[tuple[float, str, str], dict[int, float]] = {}
+            for run in STUDY.on(CORPUS):
+                if (run.setting, run.pos, run.tokens) == (BACKBONE, pos, tokens):
+                    losses.setdefault((run.lr, run.scale, run.base), {})[run.seed] = run.val_loss
+            means = {key: mean(of[seed] for seed in range(3)) for key, of in losses.items() if {0, 1, 2} <= of.keys()}
+            arm = {(run.lr, run.scale, run.base) for run in backbone if (run.pos, run.tokens) == (pos, tokens)}
+            assert {min(means, key=lambda key: means[key])} == arm
+            stated.append(numbers[len(means)])
+    sinusoid, rope = (f"{', '.join(of[:3])} and {of[3]}" for of in counts.values())
+    assert f"the sinusoid's of {sinusoid}, RoPE's of {rope} (in order of budget)" in README
+    of_shorter, of_longer = (
+        [f"{of[first]} and {of[first + 1]}" for of in (counts["sinusoidal"], counts["rope"])] for first in (0, 2)
+    )
+    assert (
+        f"the sinusoid's are the best of {of_shorter[0]} settings on these seeds, RoPE's of {of_shorter[1]}" in RESULTS
+    )
+    assert f"are the best of {of_longer[1]} settings on the seeds that compare the arms" in RESULTS
+    assert f"the sinusoid's are the best of {of_longer[0]}, after" in RESULTS
+
+
+def test_the_trials_of_the_learned_table_with_19_7m_tokens_are_stated():
+    runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, 19_660_800, "learned")]
+    of = {(run.lr, run.scale): f"{run.val_loss:.3f}" for run in runs}
+    arm, lower, larger = (of.pop(key) for key in ((0.0042, "matched"), (0.003, "matched"), (0.003, "0.1")))
+    first = f"it ends at {arm} at its rate, at {lower} at 0.003 (with a standard deviation of 0.1 at {larger})"
+    (least, lowest), (most, highest) = sorted((rate, loss) for (rate, _), loss in of.items())
+    assert f"{first}, at {lowest} at {least:g} and at {highest} at {most:g}, so its rate is" in RESULTS
+    assert arm < min(lower, larger, lowest, highest)

@@ -63,7 +63,7 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     assert f"with a smaller base none of {len(rows) - len(large)} (" in COPYING
     assert (
         f"RoPE copies in {len(copying)} of {len(rows)}, all with a base of 1,000,000 or more, "
-        "and ten of these end below every sinusoid of the same seed and budget." in README
+        "and ten of these end below every sinusoid of the same seed and budget;" in README
     )
     assert f"and {len(copying)} of the {len(rows)} of RoPE with all channels rotated in all layers," in RESULTS
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posenc.analysis.convergence import Estimate, first_reached, speed_up
+from posenc.analysis.convergence import Estimate, first_reached, mean, speed_up
 from posenc.analysis.results import Result
 from posenc.errors import UserError
 
@@ -58,13 +58,14 @@ class Point:
         return float(np.mean(list(self.baseline_losses.values())))
 
     @property
-    def gap(self) -> float | None:
-        """The baseline's loss minus the arm's, seed by seed, mean; None if no seed of the arm has a run of D tokens."""
-        return (
-            float(np.mean([self.baseline_losses[seed] - loss for seed, loss in self.arm_losses.items()]))
-            if self.arm_losses
-            else None
-        )
+    def gaps(self) -> dict[int, float]:
+        """The baseline's loss minus the arm's at the same D, by seed, as far as the arm has been trained."""
+        return {seed: self.baseline_losses[seed] - loss for seed, loss in self.arm_losses.items()}
+
+    @property
+    def gap(self) -> Estimate | None:
+        """The mean of `gaps`; None if there are none."""
+        return mean([*self.gaps.values()]) if self.gaps else None
 
     @property
     def has_ratio(self) -> bool:
@@ -163,7 +164,7 @@ def with_ratio(points: Sequence[Point]) -> list[Point]:
 
 def from_reversal(points: Sequence[Point]) -> list[int]:
     """The budgets of both arms, in tokens, from the first at which the baseline ends lower."""
-    gaps = [(point.tokens, point.gap) for point in points if point.gap is not None]
+    gaps = [(point.tokens, point.gap.value) for point in points if point.gap]
     return [tokens for tokens, _ in itertools.dropwhile(lambda budget: budget[1] >= 0, gaps)]
 
 

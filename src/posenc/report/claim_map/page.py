@@ -38,7 +38,8 @@ INTRODUCTION = """\
 How many times fewer tokens, N, RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
 ([protocol](../../docs/protocol.md)). `runs.csv` has a row for each run, `curves.csv` every validation, `plan.yaml`
 the planned runs. One unit of budget is the smallest runs' tokens. Intervals are Student's t over seeds, 95 %, and cover
-seeds only; with fewer than three seeds there is no interval and no verdict. Generated with
+seeds only; with fewer than three seeds there is no interval and no verdict. Tables that begin with "With" have other
+settings of one arm or both; an arm or a budget without runs in them has those of the first table. Generated with
 `python -m posenc.claim_map`."""
 
 WITHIN = """\

@@ -188,7 +188,7 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
     """A ring per seed and a line through the medians; grey where the baseline is on the plateau."""
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
     own = [point for point in points if point.arm_losses]
-    gaps = [[point.baseline_losses[seed] - loss for seed, loss in point.arm_losses.items()] for point in own]
+    gaps = [[*point.gaps.values()] for point in own]
     axes.plot([point.tokens for point in own], [statistics.median(seeds) for seeds in gaps], color=_MAIN, linewidth=1.6)
     for point, seeds in zip(own, gaps, strict=True):
         color = _GREY if point.plateau else _MAIN

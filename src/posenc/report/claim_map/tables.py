@@ -12,7 +12,7 @@ from posenc.report import formatting
 from posenc.report.tables import Table, markdown, section
 
 HEAD = (
-    *("tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "minus RoPE's, nats"),
+    *("tokens", "the baseline's loss (lowest to highest seed)", "RoPE's", "minus RoPE's, nats (95 % interval)"),
     "times fewer tokens (95 % interval)",
 )
 """Of a table of the map's points."""
@@ -58,8 +58,9 @@ def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]
 def _cells(point: Point, unit: int) -> tuple[str, ...]:
     """The cells under HEAD."""
     fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
-    gap = ("", "") if point.gap is None else (f"{statistics.fmean(point.arm_losses.values()):.3f}", f"{point.gap:.3f}")
-    return (f"{point.tokens:,}", _range(point.baseline_losses), *gap, fewer)
+    own = f"{statistics.fmean(point.arm_losses.values()):.3f}" if point.arm_losses else ""
+    gap = f"{point.gap.value:z.3f}{formatting.bounds(point.gap, '{:z.3f}'.format)}" if point.gap else ""
+    return (f"{point.tokens:,}", _range(point.baseline_losses), own, gap, fewer)
 
 
 def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]:
