@@ -60,21 +60,23 @@ class Processes(BasicLauncher):
         import cloudpickle
 
         waiting = deque(enumerate(job_overrides))
-        idle: list[ProcessPoolExecutor] = []
         running: dict[Future[float | None], tuple[int, ProcessPoolExecutor]] = {}
         losses: dict[int, float | None] = {}
+
+        def start(process: ProcessPoolExecutor) -> None:
+            number, overrides = waiting.popleft()
+            job = cloudpickle.dumps((self, overrides, initial_job_idx + number, Singleton.get_state()))
+            running[process.submit(_train, job)] = number, process
+
         try:
             while waiting or running:
                 while waiting and len(running) < self.at_a_time:
-                    number, overrides = waiting.popleft()
-                    process = idle.pop() if idle else _new_process(self.threads(len(job_overrides)))
-                    job = cloudpickle.dumps((self, overrides, initial_job_idx + number, Singleton.get_state()))
-                    running[process.submit(_train, job)] = number, process
+                    start(_new_process(self.threads(len(job_overrides))))
                 for ended in wait(running, return_when=FIRST_COMPLETED).done:
                     number, process = running.pop(ended)
                     losses[number] = self._loss(ended, job_overrides[number])
                     if waiting and ended.exception() is None:
-                        idle.append(process)
+                        start(process)
                     else:
                         process.shutdown(wait=False)
         except BaseException:

@@ -32,7 +32,7 @@ WRONG_CHOICES = [
     train("pos=rop", "pos=rop is not a choice; did you mean pos=rope"),
     train("pos=RoPE", "pos=RoPE is not a choice; did you mean pos=rope"),
     train("pos=", "pos= is not a choice"),
-    train("pos=null", "pos= is not a choice"),
+    train("pos=null", "pos=null is not a choice"),
     train("pos=[rope,none]", "pos=['rope', 'none'] is not a choice"),
     train("pos=../data/kjv", "pos=../data/kjv is not a choice"),
     train("pos=/etc/passwd", "pos=/etc/passwd is not a choice"),

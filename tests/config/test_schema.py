@@ -51,6 +51,12 @@ def test_heads_are_measured_at_validations():
         check(composed("attention_every=15"))
 
 
+def test_a_folder_of_a_file_names_no_home():
+    """The command line expands ~; a file's would become a folder of that name."""
+    with pytest.raises(UserError, match="^runs='~/runs': a YAML file must spell out the home folder$"):
+        check(composed("runs='~/runs'"))
+
+
 SMALL = ("context=16", "model.layers=1", "model.width=64", "model.heads=4", "batch_size=2")
 PARAMETERS = {
     "0": 0, "T D": 16 * 64, "Dh/2": 8, "H Dh": 64, "32 H": 128, "2 H": 8, "33 H + 66": 198,

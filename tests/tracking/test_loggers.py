@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from posenc.storage.csv_files import read_csv
+from posenc.storage.csv_files import MetricsFile, read_csv
 from posenc.storage.metrics import LOGGED_AS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers
@@ -208,6 +208,21 @@ def test_tensorboard_s_files_have_every_step_of_a_resumed_run_once(tmp_path):
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(n, n / 2) for n in range(1, 7)]
     assert [event.step for event in events.Tensors("sample/text_summary")] == [6]
+
+
+def test_tensorboard_has_the_rows_from_before_it_was_chosen(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    file = MetricsFile(tmp_path / "metrics.csv", ("step", "train_loss"), 0)
+    logger = loggers.tensorboard(RunDirectory(tmp_path, "smoke", "rope", 0), {})
+    file.append([{"step": step, "train_loss": step / 2} for step in (1, 2)])  # before a fork, or with logger=csv
+    for row in ({"step": 3, "train_loss": 1.5}, {"step": 4, "train_loss": 2.0}):
+        file.append([row])
+        logger.log_metrics(row)
+    logger.close(failed=False)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(n, n / 2) for n in range(1, 5)]
 
 
 def test_without_tensorboard_a_run_goes_on_with_one_line(tmp_path, monkeypatch, capsys):

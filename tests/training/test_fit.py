@@ -18,7 +18,7 @@ SHORT = ("steps=2", "log_every=1", "eval_every=2", "attention_every=2", "eval_wi
 
 
 class Noted(Logger):
-    """Notes how a run ends; `broken` fails at the end."""
+    """Notes how a run ends; `broken` fails whatever the end."""
 
     def __init__(self, broken: bool = False) -> None:
         self.broken, self.ends = broken, []  # type: ignore[var-annotated]
@@ -29,6 +29,8 @@ class Noted(Logger):
         self.ends.append(summary["steps"])
 
     def close(self, failed: bool) -> None:
+        if self.broken:
+            raise ValueError("its disk is full")
         self.ends.append("failed" if failed else "finished")
 
 
@@ -44,12 +46,13 @@ def test_a_logger_hears_that_the_run_is_finished_and_a_broken_one_does_not_fail_
     assert capsys.readouterr().err == told
 
 
-def test_a_logger_hears_that_the_run_has_failed(tmp_path, monkeypatch):
-    logger = Noted()
+@pytest.mark.parametrize(("broken", "ends"), [(False, ["failed"]), (True, [])])
+def test_a_logger_hears_that_the_run_has_failed_and_a_broken_one_does_not_hide_why(broken, ends, tmp_path, monkeypatch):
+    logger = Noted(broken)
     monkeypatch.setattr("posenc.training.fit.build", lambda *_, **__: logger)
     with pytest.raises(RunError, match="is nan at step 2"):
         train_here(tmp_path, *SHORT, "optim.lr=1e20")
-    assert logger.ends == ["failed"]
+    assert logger.ends == ends
 
 
 def test_the_speed_of_a_run_is_that_of_all_its_steps():

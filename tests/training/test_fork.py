@@ -51,6 +51,12 @@ def test_a_finished_run_says_that_it_did_not_begin_at_another_checkpoint(stable,
         assert (f"ignored          fork_from={stable}: it began from scratch" in printed) == told
 
 
+def test_a_finished_fork_knows_its_source_by_another_name(stable, tmp_path, capsys):
+    train_here(tmp_path, *COOLED, f"fork_from={stable}")
+    train_here(tmp_path, *COOLED, f"fork_from={stable.parent}/./{stable.name}/")
+    assert "ignored" not in capsys.readouterr().out
+
+
 def test_a_fork_that_is_resumed_without_fork_from_still_says_where_it_began(stable, tmp_path, capsys):
     forked = train_here(tmp_path, *COOLED, f"fork_from={stable}")
     (forked / "summary.json").unlink()  # as if it had been killed just before the end

@@ -20,7 +20,7 @@ from yaml import MarkedYAMLError
 
 from posenc.config.files import choices_in
 from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, flags_of, not_a_choice, unknown_key
-from posenc.config.schema import OF_EVERYTHING
+from posenc.config.schema import PACKAGE_LINE
 from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, out_of_memory
@@ -246,7 +246,7 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         why = f": {first_line(error.__cause__)}" if error.__cause__ else ""
         return " ".join(str(error).split()) + why
     if isinstance(error, MissingMandatoryValue):
-        return f"{error.full_key} is missing: give {error.full_key}=; {OF_EVERYTHING.format('experiment')}"
+        return f"{error.full_key} is missing: give {error.full_key}=; {PACKAGE_LINE.format('experiment')}"
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}={error.child_node} cannot be read: {first_line(error)}"
     first = first_line(error)

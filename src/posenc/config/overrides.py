@@ -83,7 +83,7 @@ def values_of(override: Override) -> list[str]:
             raise UserError(f"{override.input_line} has {'duplicates' if values else 'no values'}")
         return values
     value = override.value()
-    return ["" if value is None else str(value)]
+    return ["null" if value is None else str(value)]
 
 
 def _check_listed(override: Override) -> None:
@@ -135,7 +135,7 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
         if key in groups and not override.is_delete():
             for choice in values_of(override):
                 # Hydra's own groups have more choices than there are files here; it checks them itself.
-                known = re.fullmatch(r"\w+", choice) if key.startswith("hydra/") else choice in groups[key]
+                known = re.fullmatch(r"(?!null$)\w+", choice) if key.startswith("hydra/") else choice in groups[key]
                 if not known:
                     raise UserError(not_a_choice(key, choice, groups[key]))
         for name in (key, *_dotted(None if override.is_sweep_override() else override.value(), f"{key}.")):

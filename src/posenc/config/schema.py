@@ -39,7 +39,7 @@ KINDS = {
 }
 """The types of JSON schema."""
 
-OF_EVERYTHING = "a file in conf/{} must begin with the line # @package _global_"
+PACKAGE_LINE = "a file in conf/{} must begin with the line # @package _global_"
 """Why the keys in it are not those of a run."""
 
 BOUNDS = {"exclusiveMinimum": "above", "minimum": "at least", "exclusiveMaximum": "below", "maximum": "at most"}
@@ -81,6 +81,8 @@ class Settings:
             folder = getattr(self, key)
             if folder is not None and not (folder and folder.isprintable()):
                 raise UserError(f"{key}={folder!r} must be the name of a folder")
+            if (folder or "").startswith("~"):  # the command line expands it
+                raise UserError(f"{key}={folder!r}: a YAML file must spell out the home folder")
 
 
 def check_plain(key: str, value: str) -> None:
@@ -104,7 +106,7 @@ def check(config: Mapping[str, Any]) -> Settings:
     """
     for group in ("experiment", "sweep"):
         if group in config:
-            raise UserError(f"{group} is not a key: {OF_EVERYTHING.format(group)}")
+            raise UserError(f"{group} is not a key: {PACKAGE_LINE.format(group)}")
     groups = [group for group in GROUPS if "." not in group]
     values = {key: value for key, value in config.items() if key not in groups}
     _check_values("", values, Settings)

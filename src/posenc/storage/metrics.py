@@ -72,7 +72,8 @@ LOGGED = (
         "previous_token", "previous-token score", "",
         "attention weight on the previous token (previous-token head, Olsson et al. 2022)",
         "mean over the second half of fixed validation windows, for the highest-scoring head; uniform attention over n "
-        "tokens scores 1/n", True,
+        "tokens scores 1/n",
+        share=True,
         section="heads",
     ),
     Metric(
@@ -80,7 +81,8 @@ LOGGED = (
         "attention weight on the token that followed the current token earlier (prefix matching, Olsson "
         "et al. 2022)",
         "mean over the second half of repeated random sequences, for the highest-scoring head; tokens recur within a "
-        "half, so even a head that finds all of them scores below 1, and lower with a smaller vocabulary", True,
+        "half, so even a head that finds all of them scores below 1, and lower with a smaller vocabulary",
+        share=True,
         section="heads",
     ),
     Metric(

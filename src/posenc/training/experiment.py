@@ -46,10 +46,6 @@ class Experiment:
         """Tokens per window: the context, and the objective's lookahead."""
         return self.config["context"] + self.objective.lookahead
 
-    def parameters(self) -> int:
-        """The model's number of parameters."""
-        return sum(weight.numel() for weight in self.model.parameters())
-
     def prepare(self, corpus: Corpus, name: str) -> Prepared:
         """The tokens of a corpus, from the cache or newly tokenised; `name` is its choice in conf/data."""
         return prepare(corpus, self.tokenizer, Path(self.config["cache"]), name, self.config["context"], self.window)

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -62,7 +63,7 @@ class TrainingRun:
         probe = AttentionProbe(windows, settings.context)
         self.metrics = MetricsWriter(directory, settings, probe, timer, signals, bar.show)
         checkpoint = Checkpoint(directory, settings.checkpoint_seconds, self.metrics, signals, timer)
-        self.parameters = experiment.parameters()
+        self.parameters = sum(weight.numel() for weight in experiment.model.parameters())
         self.trainer = build_trainer(hardware, directory, settings.steps, [self.metrics, checkpoint, bar])
         self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
 
@@ -94,6 +95,7 @@ class TrainingRun:
             self.experiment.tokenizer.save(self.directory.path)
             if self.fork and checkpoint_files.newest(self.directory.checkpoints)[0] is None:  # now under the lock
                 self.fork.into(self.directory)
+            self.fork = None  # its tensors are as large as the checkpoint
             try:
                 config = self.experiment.config
                 self.metrics.logger = build(config, "logger", directory=self.directory, config=config)
@@ -102,7 +104,8 @@ class TrainingRun:
                 summary = {**self._summary(), **self._quality()}
                 self._finish(summary)
             except BaseException:
-                self.metrics.logger.close(failed=True)
+                with suppress(Exception):  # this error, not one of the logger's, is the reason
+                    self.metrics.logger.close(failed=True)
                 raise
         return summary
 

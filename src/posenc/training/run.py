@@ -124,7 +124,8 @@ def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, A
     except UserError as error:
         raise UserError(f"{error}; delete that file, and the same command writes it again") from error
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
-    if fork_from and fork_from != (began := summary.get("fork_from", fork_from)):
+    began = summary.get("fork_from", fork_from)
+    if fork_from and Path(fork_from).resolve() != Path(began or "").resolve():
         print(f"  ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
     show(summary, directory)
     return summary
