@@ -37,6 +37,19 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
     assert [run.key for run in corpus_map(Study(tmp_path), "text").results] == [run.key for run in found]
 
 
+def test_without_runs_of_the_backbone_the_unit_is_that_of_the_others(tmp_path):
+    """As when a replication is reproduced on its own."""
+    block = {"what": "again", "alternative": "replication", "units": [2], "seeds": [3], "arms": ["pos=rope"]}
+    shared = {"experiment": "claim_map", "precision": "32-true", "search_seeds": [9], "unit": 10}
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump({**shared, "blocks": [block]}))
+    study = Study(tmp_path)
+    (line,) = study.lines()
+    (tmp_path / "runs.csv").write_text(table(Result, [Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc", "")]))
+    found = corpus_map(study, "text")
+    assert not found.backbone
+    assert found.unit == found.results[0].tokens > 0
+
+
 @pytest.mark.parametrize("pos", ["rope", "sinusoidal"])
 def test_an_alternative_of_either_arm_is_compared_at_its_own_seeds_and_budgets(pos):
     runs = backbone()

@@ -152,7 +152,7 @@ def test_runs_on_which_an_option_measures_nothing_are_counted(folder, capsys):
     trials = [(run, replace(result, setting=SEARCH)) for run, result in finished]
     every = [*finished, *changed, *trials]
     assert study.only(every, "--paired", lambda result: result.in_default_setting) == [*finished, *trials]
-    said = f"--paired leaves out {len(changed)} of {len(every)} runs: their settings differ.\n"
+    said = f"--paired leaves out {len(changed)} of {len(every)} runs, which it does not measure.\n"
     assert capsys.readouterr().err == said
     assert study.only(finished, "--paired", lambda result: result.in_default_setting) == finished
     assert capsys.readouterr().err == ""

@@ -40,7 +40,7 @@ AS_A_STUDY = "corpus,setting,pos,seed,tokens,lr,scale,base,at_tokens,val_loss\n"
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
     """Of two made-up experiments."""
-    results = tmp_path_factory.mktemp("results")
+    results = tmp_path_factory.mktemp("page") / "results"
     for name, table in (("kjv-tiny-cpu/amplitude", AS_A_REPORT), ("why", AS_A_STUDY)):
         (results / name).mkdir(parents=True)
         (results / name / "curves.csv").write_text(table)

@@ -35,9 +35,8 @@ class Point:
     Attributes:
         tokens: D.
         baseline_losses: the baseline's final loss, by seed.
-        advantage: N(D), geometric mean over the seeds that both arms share; 0 if no budget of the arm reaches that
-            loss, infinite if its smallest one does.
-        by_seed: N(D) of each seed, 0 and infinite as above.
+        advantage: N(D), geometric mean over the seeds that both arms share; infinite or 0 if that of a seed is.
+        by_seed: N(D) of each seed; 0 if no budget of the arm reaches that loss, infinite if its smallest one does.
         above, below: bounds of N(D) where it is infinite or 0: D over the arm's smallest budget, and over its largest.
         arm_losses: the arm's final loss at the same D, by seed, as far as it has been trained.
         plateau: whether the baseline is less than PLATEAU below the bigram model in any of these seeds.
@@ -169,7 +168,7 @@ def from_reversal(points: Sequence[Point]) -> list[int]:
 
 
 def compared(points: Sequence[Point]) -> list[Point]:
-    """Those off the plateau at which no seed of the baseline ends above RoPE's smallest budget.
+    """Those off the plateau at which no seed of the baseline ends above the loss of RoPE's smallest budget.
 
     Before them the baseline's loss falls too steeply to show how near the arms are.
     """

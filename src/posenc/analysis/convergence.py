@@ -93,12 +93,12 @@ def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
 
 def mean(values: ArrayLike, share: bool = False) -> Estimate:
     """Arithmetic mean with Student's t interval, clipped to [0, 1] for a share."""
-    finite = np.asarray(values, float)
-    missed = int(np.sum(~np.isfinite(finite)))
-    if missed or len(finite) < SEEDS_FOR_A_VERDICT:
-        return Estimate(math.inf if missed else float(np.mean(finite)), len(finite), missed=missed)
-    low, high = np.clip(_student(finite), 0, 1) if share else _student(finite)
-    return Estimate(float(finite.mean()), len(finite), (float(low), float(high)))
+    of_seeds = np.asarray(values, float)
+    missed = int(np.sum(~np.isfinite(of_seeds)))
+    if missed or len(of_seeds) < SEEDS_FOR_A_VERDICT:
+        return Estimate(math.inf if missed else float(np.mean(of_seeds)), len(of_seeds), missed=missed)
+    low, high = np.clip(_student(of_seeds), 0, 1) if share else _student(of_seeds)
+    return Estimate(float(of_seeds.mean()), len(of_seeds), (float(low), float(high)))
 
 
 def speed_up(baseline: Sequence[float], scheme: Sequence[float]) -> Estimate:
@@ -129,8 +129,6 @@ def bootstrap(baseline: Sequence[float], scheme: Sequence[float]) -> Interval | 
     if len(scheme) < SEEDS_FOR_A_VERDICT or not np.isfinite(scheme).all():
         return None
     logs = np.log(np.asarray(baseline, float) / np.asarray(scheme, float))
-    if np.ptp(logs) == 0:
-        return float(np.exp(logs[0])), float(np.exp(logs[0]))
     result = stats.bootstrap((logs,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
     low, high = np.exp(result.confidence_interval)
     return float(low), float(high)

@@ -34,7 +34,7 @@ class CorpusMap:
     @property
     def unit(self) -> int:
         """The tokens of the smallest runs; 0 if there are none."""
-        return min((result.tokens for result in self.backbone), default=0)
+        return min((result.tokens for result in self.results), default=0)
 
     @property
     def both(self) -> list[Result]:

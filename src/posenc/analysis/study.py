@@ -130,9 +130,8 @@ class Study:
         for block in self.plan["blocks"]:
             arm = next(iter(block["arms"].values()))
             if any(not override.startswith(("pos", "optim.")) for override in arm.split()):  # composing takes long
-                first = {"units": block["units"][:1], "seeds": block["seeds"][:1], "arms": {"": arm}}
-                (line,) = self.lines([{**block, **first}])
-                found.setdefault(self.key(line, "").setting, str(block.get("what", "")))
+                setting = self.key((self.experiment, *arm.split()), "").setting
+                found.setdefault(setting, str(block.get("what", "")))
         return found
 
     def title(self, corpus: str) -> str:

@@ -73,7 +73,7 @@ def only(finished: "Sequence[Finished]", option: str, measured: "Callable[[Resul
     """The runs on whose models an option measures something; it prints how many others there are."""
     kept = [(run, result) for run, result in finished if measured(result)]
     if left := len(finished) - len(kept):
-        print(f"{option} leaves out {left} of {len(finished)} runs: their settings differ.", file=sys.stderr)
+        print(f"{option} leaves out {left} of {len(finished)} runs, which it does not measure.", file=sys.stderr)
     return kept
 
 

@@ -69,7 +69,8 @@ def _scheme(file: Path) -> dict[str, Any]:
 
 def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
-    source, plan = file.parent.relative_to(results), file.with_name("plan.yaml")
+    source = Path(results.resolve().name, file.parent.relative_to(results))
+    plan = file.with_name("plan.yaml")
     titles = (read_mapping(plan).get("corpora") if plan.exists() else None) or {}
     for measured in by_arm(row for row in _rows(file) if row.pos in schemes):
         corpus, setting, pos, tokens, lr, scale, base = measured[0].arm
@@ -86,7 +87,7 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
             "scheme": str(chosen["_target_"]).rpartition(".")[2],
             "name": pos,
             "values": values,
-            "source": f"results/{source.as_posix()}",
+            "source": source.as_posix(),
             "setting": ", ".join(filter(None, parts)),
             "rate": lr or None,
             "tokens": tokens,

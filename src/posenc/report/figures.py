@@ -148,11 +148,11 @@ def _label_positions(axes: Any, panel: Panel, found: Extrapolation) -> None:
     label(axes, "training length", (found.context, 0.02), (-4, 0), xycoords=("data", "axes fraction"), ha="right")
 
 
-def _doublings(axes: Any, ticks: Iterable[float], label: str) -> None:
+def _doublings(axes: Any, ticks: Iterable[float], form: str) -> None:
     """A logarithmic x axis with the given ticks."""
     low, high = axes.get_xlim()
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(ticks), [label.format(tick) for tick in ticks])
+    axes.set_xticks(list(ticks), [form.format(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set_xlim(max(low, 0.9), high)
 

@@ -59,6 +59,15 @@ def test_the_base_of_rope_is_named_if_there_are_several():
     }
 
 
+def test_a_rate_is_named_unless_the_name_has_it_and_not_the_beginning_of_another():
+    runs = with_the_order_reversed(16)
+    (one, *_) = (run for run in runs if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT))
+    others = {f"sinusoidal, learning rate {rate}": [replace(one, lr=0.004)] for rate in ("0.0042", "0.004")}
+    (axes,) = panels(runs, others)
+    names = {text.get_text() for text in axes.get_yticklabels()}
+    assert {"sinusoid, learning rate 0.0042, learning rate 0.004", "sinusoid, learning rate 0.004"} <= names
+
+
 @pytest.mark.parametrize("units", [(8, 16), (8,)], ids=["for good", "and back"])
 def test_each_budget_from_the_first_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others(units):
     beneath = panels(with_the_order_reversed(*units))

@@ -49,6 +49,13 @@ def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is
         assert points_of(line) == [(tokens, pytest.approx(gap)) for tokens in at]
 
 
+def test_rope_with_other_hyperparameters_is_not_drawn_without_several_seeds_of_its_arm():
+    other = [*run("rope", 7, 1.5, lr=0.01), *run("rope", 8, 1.5, lr=0.01)]
+    drawn = within_runs([*ROPE, *other, *run("t5", 0, 1.4)])
+    assert drawn is not None
+    assert [line.get_label() for line in drawn.axes[0].lines[1:]] == ["T5, learning rate 0.003, 1 seed"]
+
+
 def test_rope_with_other_hyperparameters_is_drawn_too_if_it_has_several_seeds():
     higher = [*run("rope", 0, 1.34, lr=0.006), *run("rope", 1, 1.35, lr=0.006)]
     once = run("rope", 0, 1.31, lr=0.001)

@@ -50,7 +50,7 @@ Learning rates differ, so part of a difference within the runs comes from the sc
 
 
 FIGURES = ("losses", "reversed", "copying", "within", "search")
-"""The beginnings of the names of figures."""
+"""What the names of figures begin with: those that the page no longer shows are deleted."""
 
 OVER_COPYING = """\
 Each dot is a run from the first budget at which the baseline ends lower: its final loss minus the lowest of the

@@ -51,7 +51,7 @@ def _rows(
 def _named(name: str, run: Result, with_base: bool) -> str:
     """The name of an arm with its learning rate, and perhaps with its base."""
     chosen = [*([formatting.base(run.base)] if with_base else []), f"learning rate {run.lr:g}"]
-    return ", ".join([name, *(one for one in chosen if one not in name)])
+    return ", ".join([name, *(one for one in chosen if one not in name.split(", "))])
 
 
 def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) -> None:

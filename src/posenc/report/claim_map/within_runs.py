@@ -77,7 +77,7 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     shown = [(pos, first) for pos, (first, *_) in others if first.by_seed.keys() & rope.by_seed]
     if not shown:
         return None
-    controls = [curves for curves in controls if len(curves.by_seed) > 1]
+    controls = [curves for curves in controls if len(curves.by_seed.keys() & rope.by_seed) > 1]
     shown += [(ARM, curves) for curves in controls]
     several_bases = len({curves.base for curves in (rope, *controls)}) > 1
     fig = Figure(figsize=(8, 4.8), layout="constrained")
