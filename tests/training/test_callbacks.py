@@ -10,7 +10,7 @@ from typing import Any
 
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking.loggers import Logger
+from posenc.tracking.logger import Logger
 from posenc.training.callbacks import Checkpoint, ProgressBar
 from posenc.training.checkpoint_io import CheckpointIO
 

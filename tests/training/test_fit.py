@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posenc.errors import RunError
-from posenc.tracking.loggers import Logger
+from posenc.tracking.logger import Logger
 from posenc.training.accelerator import Hardware
 from posenc.training.fit import TrainingRun
 from posenc.training.timer import Timer

@@ -37,7 +37,7 @@ class Group:
 GROUPS = {
     "data": Group("posenc.data.corpora", "posenc.data.corpora.Corpus"),
     "tokenizer": Group("posenc.data.tokenizers", "posenc.data.tokenizers.Tokenizer"),
-    "logger": Group("posenc.tracking.loggers", "posenc.tracking.loggers.Logger", frozenset(("directory", "config"))),
+    "logger": Group("posenc.tracking.loggers", "posenc.tracking.logger.Logger", frozenset(("directory", "config"))),
     "pos": Group("posenc.positions", "posenc.positions.base.PositionScheme"),
     "intervention": Group("posenc.interventions", "posenc.positions.base.PositionScheme", frozenset(("scheme",))),
     "model": Group(

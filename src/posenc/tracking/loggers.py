@@ -8,31 +8,13 @@ from pydantic import Field
 
 from posenc.bounds import Positive
 from posenc.storage.run_directory import RunDirectory
+from posenc.tracking.logger import Logger
 
 # What wandb.init accepts; it would refuse others only after the run has started, which would then lack W&B.
 Project = Annotated[
     str, Field(pattern=r"^[^/\\#?%:]{1,128}$", description=r"text of 1 to 128 characters without / \ # ? % :")
 ]
 Tag = Annotated[str, Field(min_length=1, max_length=64, description="text of 1 to 64 characters")]
-
-
-class Logger:
-    """What a run tells a logger, on rank 0. This one ignores it: metrics.csv is always written.
-
-    Attributes:
-        wants_best: whether the checkpoint of the lowest validation loss is kept for it.
-    """
-
-    wants_best = False
-
-    def log_metrics(self, row: Mapping[str, float]) -> None:
-        """A row of metrics.csv."""
-
-    def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
-        """The result of the finished run, before `close`."""
-
-    def close(self, failed: bool) -> None:
-        """The end of this session: finished, or stopped or failed."""
 
 
 def csv_only(directory: RunDirectory, config: Mapping[str, Any]) -> Logger:  # noqa: ARG001

@@ -10,7 +10,7 @@ from posenc.storage.csv_files import read_numbers
 from posenc.storage.resource_errors import disk_errors
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import to_wandb
-from posenc.tracking.loggers import Logger
+from posenc.tracking.logger import Logger
 
 
 class TensorBoard(Logger):

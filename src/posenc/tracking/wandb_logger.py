@@ -19,7 +19,7 @@ from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, within
-from posenc.tracking.loggers import Logger
+from posenc.tracking.logger import Logger
 
 CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
 """Files of an artifact in addition to the checkpoints."""

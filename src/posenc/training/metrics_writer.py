@@ -14,7 +14,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.csv_files import MetricsFile, intact_rows
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking.loggers import Logger
+from posenc.tracking.logger import Logger
 from posenc.training.attention_probe import PROBE_COLUMNS, AttentionProbe
 from posenc.training.efficiency import flops_per_token, peak_flops
 from posenc.training.signals import Signals
