@@ -209,7 +209,7 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     assert f"RoPE needs {least.value:.2f} to {most.value:.2f} times fewer tokens at 4.9M, 19.7M and 39.3M" in RESULTS
     assert least == shorter[1]
     assert least.interval is not None
-    assert "it is {:.2f} ({:.2f} to {:.2f}) at 19.7M.".format(least.value, *least.interval) in README
+    assert "the ratio is {:.2f} ({:.2f} to {:.2f}) at 19.7M.".format(least.value, *least.interval) in README
     after = zip(("4.9M tokens (3 seeds)", "19.7M", "39.3M", "78.6M"), learned, strict=True)
     of_claims = [f"{formatting.interval(point.advantage, 2)} after {tokens}" for tokens, point in after]
     assert f"at the best of nine trials {', '.join(of_claims)} |" in CLAIMS

@@ -22,6 +22,9 @@ from tests.claim_map_pages import (
 )
 from tests.test_longest_runs import SEEDS, interval
 
+BUDGETS = ("39.3M", "59.0M", "78.6M", "157M")
+"""From which on the settings of an arm are the best of several on the seeds that compare the arms."""
+
 
 def test_the_search_with_9_8m_tokens_is_stated_and_moves_neither_arm():
     arms = {run.pos: (run.lr, run.scale, run.base) for run in found(CORPUS)[0] if run.tokens == 9_830_400}
@@ -87,9 +90,7 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
     )
     assert f"RoPE's at {listed(now.arm_losses.values(), 3)}, {rope:.3f} below." in RESULTS
     assert f"N is {now.advantage.value:.2f} instead of {before.advantage.value:.2f}, with a wider interval" in RESULTS
-    assert before.advantage.interval is not None
-    ratio = "{:.2f} ({:.2f} to {:.2f})".format(before.advantage.value, *before.advantage.interval)
-    assert f"With the settings tuned at 4.9M tokens the ratio is {ratio} at 19.7M" in README
+    assert f"with those of both arms {formatting.interval(before.advantage, 2)} |" in RESULTS
 
 
 def test_what_tuning_at_39_3m_tokens_changes_is_stated():
@@ -102,8 +103,7 @@ def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     low, high = before.advantage.interval
     bounds = f"({low:.2f} to {high:.2f})."
     assert f"With the settings tuned at 4.9M tokens it is {before.advantage.value:.2f} {bounds}" in RESULTS
-    tuned = "docs/tuning.md"
-    assert f"the ratio at 39.3M [is {before.advantage.value:.2f}]({tuned}) {bounds}" in README
+    assert f"With the settings of 4.9M the ratio at 39.3M is {before.advantage.value:.2f} {bounds}" in README
     lower = [
         mean(old.values()) - mean(new.values())
         for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
@@ -180,28 +180,25 @@ def listed_bases(bases: Sequence[int]) -> str:
 
 def test_of_how_many_settings_each_arm_is_the_best_with_the_seeds_that_compare_the_arms_is_stated():
     backbone, _ = found(CORPUS)
-    numbers = {2: "two", 3: "three", 4: "four", 6: "six"}
-    counts: dict[str, list[str]] = {"sinusoidal": [], "rope": []}
-    for tokens in (LONGEST // 2, 3 * LONGEST // 4, LONGEST, 2 * LONGEST):
-        for pos, stated in counts.items():
+    words = {2: "two", 3: "three", 4: "four", 6: "six", 7: "seven", 9: "nine", 10: "ten", 12: "twelve"}
+    counts = []
+    for tokens, budget in zip((LONGEST // 2, 3 * LONGEST // 4, LONGEST, 2 * LONGEST), BUDGETS, strict=True):
+        row = []
+        for pos in ("sinusoidal", "rope"):
             losses: dict[tuple[float, str, str], dict[int, float]] = {}
-            for run in STUDY.on(CORPUS):
-                if (run.setting, run.pos, run.tokens) == (BACKBONE, pos, tokens):
+            runs = [run for run in STUDY.on(CORPUS) if (run.pos, run.tokens) == (pos, tokens)]
+            for run in runs:
+                if run.setting == BACKBONE:
                     losses.setdefault((run.lr, run.scale, run.base), {})[run.seed] = run.val_loss
             means = {key: mean(of[seed] for seed in range(3)) for key, of in losses.items() if {0, 1, 2} <= of.keys()}
             arm = {(run.lr, run.scale, run.base) for run in backbone if (run.pos, run.tokens) == (pos, tokens)}
             assert {min(means, key=lambda key: means[key])} == arm
-            stated.append(numbers[len(means)])
-    sinusoid, rope = (f"{', '.join(of[:3])} and {of[3]}" for of in counts.values())
-    assert f"the sinusoid's of {sinusoid}, RoPE's of {rope} (in order of budget)" in README
-    of_shorter, of_longer = (
-        [f"{of[first]} and {of[first + 1]}" for of in (counts["sinusoidal"], counts["rope"])] for first in (0, 2)
-    )
-    assert (
-        f"the sinusoid's are the best of {of_shorter[0]} settings on these seeds, RoPE's of {of_shorter[1]}" in RESULTS
-    )
-    assert f"are the best of {of_longer[1]} settings on the seeds that compare the arms" in RESULTS
-    assert f"the sinusoid's are the best of {of_longer[0]}, after" in RESULTS
+            row.append((len(means), sum(run.setting == SEARCH for run in runs)))
+        counts += [settings for settings, _ in row]
+        favoured = "the sinusoid" if row[0] > row[1] else "RoPE"
+        sinusoid, rope = (f"{words[settings]} ({words[trials]})" for settings, trials in row)
+        assert f"| {budget} | {sinusoid} | {rope} | {favoured} |" in RESULTS
+    assert f"[best of {words[min(counts)]} to {words[max(counts)]}](docs/results.md#in-short)" in README
 
 
 def test_the_trials_of_the_learned_table_with_19_7m_tokens_are_stated():

@@ -36,7 +36,7 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     others = [row for row in rows if row not in copying]
     large = [row for row in rows if int(row.base) >= 1_000_000]
     least = max(row.first - row.second for row in others)
-    share = f"in {len(copying)} of {len(rows)} runs (78.6M or 157M bytes, 0.8M parameters)"
+    share = f"in {len(copying)} of {len(rows)} runs"
     assert f"{share}, all of them with a base of 1,000,000" in COPYING
     assert f"The other {len(others)} copy less: -{least:.2f} nats at the most." in COPYING
     assert all(row in large for row in copying)
@@ -62,8 +62,8 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     assert f"There {len(copying)} of {len(large)} runs copy, {stated}" in COPYING
     assert f"with a smaller base none of {len(rows) - len(large)} (" in COPYING
     assert (
-        f"RoPE copies in {len(copying)} of {len(rows)}, all with a base of 1,000,000 or more, "
-        "and ten of these end below every sinusoid of the same seed and budget;" in README
+        f"and {len(copying)} of RoPE's {len(rows)}, of which ten end below every sinusoid of the same seed and budget."
+        in README
     )
     assert f"and {len(copying)} of the {len(rows)} of RoPE with all channels rotated in all layers," in RESULTS
 
@@ -71,17 +71,31 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
 def test_what_rope_copies_is_stated_for_every_base_and_rate():
     rows = [row for row in COPIED if row.tokens in (LONGEST, 2 * LONGEST) and row.pos == "rope"]
     rows = [row for row in rows if row.setting in (BACKBONE, SEARCH)]
-
-    def cell(runs: Sequence[CopyingRow]) -> str:
-        gains = {run.seed: run.second - run.first for run in sorted(runs, key=seed_of)}
-        shown = {seed: f"**{gain:.2f}**" if gain < COPIES else f"{gain:.2f}" for seed, gain in gains.items()}
-        of_trials = [f"({shown.pop(100)})"] if 100 in shown else []
-        return " ".join([", ".join(shown.values()), *of_trials]).strip()
-
     for base, lr in {(row.base, row.lr) for row in rows}:
         of_setting = [row for row in rows if (row.base, row.lr) == (base, lr)]
         by_budget = [cell([row for row in of_setting if row.tokens == tokens]) for tokens in (LONGEST, 2 * LONGEST)]
         assert f"| {int(base):,} | {lr:g} | {' | '.join(by_budget)} |".replace("  ", " ") in COPYING
+
+
+def cell(runs: Sequence[CopyingRow]) -> str:
+    """Second minus first occurrence by seed, that of seed 100 in parentheses."""
+    gains = {run.seed: run.second - run.first for run in sorted(runs, key=seed_of)}
+    shown = {seed: f"**{gain:.2f}**" if gain < COPIES else f"{gain:.2f}" for seed, gain in gains.items()}
+    of_trials = [f"({shown.pop(100)})"] if 100 in shown else []
+    return " ".join([", ".join(shown.values()), *of_trials]).strip()
+
+
+def test_what_the_sinusoid_copies_in_shorter_runs_is_stated_for_every_setting():
+    rows = [row for row in COPIED if row.tokens in (LONGEST // 2, 3 * LONGEST // 4) and row.pos == "sinusoidal"]
+    of: dict[tuple[int, float, str], list[CopyingRow]] = {}
+    for row in sorted(rows, key=seed_of):
+        if row.setting in (BACKBONE, SEARCH):
+            of.setdefault((row.tokens, row.lr, row.scale), []).append(row)
+    assert len(of) == 8
+    for (tokens, lr, amplitude), runs in of.items():
+        seeds = ", ".join(str(run.seed) for run in runs if run.seed != 100)
+        stated = f"| {tokens / 1e6:.1f}M | {lr:g} | {amplitude} | {seeds} | {cell(runs)} |"
+        assert stated.replace("  ", " ") in COPYING
 
 
 def is_of(run: Result, pair: tuple[str, int, int]) -> bool:
