@@ -15,7 +15,7 @@ from posenc.evaluation.copying import at_distances, copying, repeated
 from posenc.evaluation.losses import own_validation_loss
 from posenc.objectives.objective import Masked
 from posenc.positions import PositionScheme, Rotary
-from tests.evaluation.random_model import CONTEXT, trained
+from tests.evaluation.random_model import CONTEXT, ByPosition, trained
 
 TOKENS = Tokens(np.random.default_rng(0).integers(0, 256, 3000).astype(np.uint8), "made up")
 
@@ -66,20 +66,9 @@ def test_a_model_that_copies_from_one_distance_gains_from_a_copy_there_alone():
     assert losses[CONTEXT // 2] == pytest.approx(-np.log(0.5 + 0.5 / 256))
 
 
-class ByPosition(torch.nn.Linear):
-    """Has a loss of (t + 1) / 10 nats at position t, on a text of zeros."""
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(B, T) -> logits (B, T, 256)."""
-        zero = torch.exp(-torch.arange(1, tokens.shape[1] + 1) / 10)
-        probs = ((1 - zero) / 255)[:, None].repeat(1, 256)
-        probs[:, 0] = zero
-        return probs.log().expand(len(tokens), -1, -1)
-
-
 def test_the_second_half_of_either_reading_counts_and_of_a_passage_its_second_half():
     zeros = Tokens(np.zeros(3000, np.uint8), "zeros")
-    model: Any = ByPosition(1, 1)
+    model: Any = ByPosition(10)
     one = replace(trained(PositionScheme()), model=model)
     found = copying(one, zeros)
     assert found.first == pytest.approx(np.mean([0.5, 0.6, 0.7]))  # of 16 positions 0 to 7 are the first reading

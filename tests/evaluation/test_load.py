@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
+from posenc.config.instantiate import build, build_model
 from posenc.errors import UserError
-from posenc.evaluation.load import _load_weights, _weights, newest_run
+from posenc.evaluation.load import _load_weights, _weights, load, newest_run
 from posenc.positions import PositionScheme
-from posenc.storage.checkpoint_files import newest_first
+from posenc.storage.checkpoint_files import newest_first, stem
 from posenc.training.checkpoint_io import CheckpointIO
+from tests.conftest import composed
 from tests.evaluation.random_model import trained
 
 
@@ -44,3 +47,15 @@ def test_what_is_no_weight_is_refused(wrong, tmp_path):
     assert list(_weights(before, {"layers": 1, "width": 9})) == ["weight"]
     with pytest.raises(UserError, match="it has no weights"):
         _weights(newest, {"layers": 1, "width": 9})
+
+
+def test_an_intervention_is_as_it_was_at_the_step_of_the_checkpoint(tmp_path):
+    config = composed("experiment=smoke", "pos=none", "intervention=offset_mask", "intervention.stop=10")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    objective = build(config, "objective", vocab_size=256)
+    weights = {f"model.{name}": weight for name, weight in build_model(config, objective).state_dict().items()}
+    for step, active in ((9, True), (10, False)):
+        state = {"configuration": {}, "state_dict": weights}
+        CheckpointIO().save_checkpoint(state, tmp_path / "checkpoints" / stem(step))
+        assert bool(load(tmp_path).model.scheme.active) == active

@@ -1,6 +1,8 @@
 """Losses in windows of several lengths."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from posenc.evaluation.losses import own_validation_loss
 from posenc.objectives.objective import loss
 from posenc.positions import Learned, PositionScheme, Rotary
 from posenc.storage.lengths_file import TIMES, LengthResult, Lengths, bucket_edges, read, write
-from tests.evaluation.random_model import CONTEXT, trained
+from tests.evaluation.random_model import CONTEXT, ByPosition, trained
 
 SUMMED = 1e-5
 """Of float32 sums in another order: 2^-24 for each of the mean's 160 tokens, and for products in other batches."""
@@ -160,3 +162,11 @@ def test_a_damaged_file_is_refused(wrong, tmp_path: Path):
 def test_a_length_without_an_entry_has_no_numbers():
     with pytest.raises(ValueError, match="neither valid results nor a reason"):
         LengthResult(2.0, 32, 4, 2.0, 3.0, no_entry="why not")
+
+
+def test_the_loss_of_a_bucket_is_that_of_its_positions():
+    model: Any = ByPosition(100)
+    one = replace(trained(PositionScheme()), model=model)
+    for entry in at_lengths(one, Tokens(np.zeros(3000, np.uint8), "zeros")):
+        middles = [(first + 1 + end) / 200 for first, end in zip(entry.edges, entry.edges[1:], strict=False)]
+        assert entry.losses == pytest.approx(middles, abs=1e-5)

@@ -11,7 +11,7 @@ from torch import Tensor
 from posenc.model import Linear, Transformer
 from posenc.model.attention import PositionContext
 from posenc.model.linear_attention import EPSILON, KERNELS, Favor, cumulative, prefix_sums
-from posenc.positions import PositionScheme, Rotary
+from posenc.positions import Learned, PositionScheme, Rotary
 from tests.model.dispatched import Dispatched
 
 HEADS, SIZE = 3, 8
@@ -188,7 +188,8 @@ def test_every_layer_draws_its_own_directions_the_same_for_every_scheme():
 
     first, second = directions(PositionScheme(), 0)
     assert not torch.equal(first, second)
-    assert all(map(torch.equal, directions(Rotary(SIZE), 0), (first, second)))
+    for scheme in (Rotary(SIZE), Learned(16, HEADS * SIZE)):  # the second draws weights of its own
+        assert all(map(torch.equal, directions(scheme, 0), (first, second)))
     assert not torch.equal(directions(PositionScheme(), 1)[0], first)
 
 

@@ -212,6 +212,11 @@ def test_the_initial_loss_is_that_of_a_uniform_guess():
     assert logits.std() < 0.2
 
 
+def test_a_context_of_one_token_is_possible():
+    one = Transformer(VOCAB, 1, 2, WIDTH, HEADS, Learned(1, WIDTH))
+    assert one(torch.zeros(1, 1, dtype=torch.long)).shape == (1, 1, VOCAB)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc.interventions import OffsetBias
 from posenc.model import Family, Linear, Transformer
 from posenc.model.attention import Attention, PositionContext
-from posenc.positions import Contextual, Forgetting, Polar, PositionScheme, TrainedFrequencies
+from posenc.positions import Contextual, Forgetting, Polar, TrainedFrequencies
 
 WIDTH, HEADS, LENGTH = 16, 2, 9
 POSITIONS = torch.arange(LENGTH)
@@ -85,44 +86,15 @@ def test_where_it_has_no_meaning_it_is_refused_in_a_sentence(build, sentence):
         build(Forgetting(WIDTH, HEADS, layers=2))
 
 
-class PreviousToken(PositionScheme):
-    """Another scheme with a bias on offset 1 until a step, in one layer: what an intervention looks like."""
-
-    step: Tensor
-
-    def __init__(self, scheme: PositionScheme, layer: int, until: int) -> None:
-        super().__init__()
-        self.scheme, self.at, self.until = scheme, layer, until
-        self.register_buffer("step", torch.zeros((), dtype=torch.long))
-
-    def at_step(self, step: int) -> None:
-        self.step.fill_(step)
-
-    def layer(self, index: int):  # noqa: ANN201
-        inner = self.scheme.layer(index)
-        return Biased(self, inner) if index == self.at else inner
-
-
-class Biased:
-    """One layer of it."""
-
-    def __init__(self, outer, inner) -> None:
-        self.outer, self.rotate, self.content_bias = outer, inner.rotate, inner.content_bias
-        self.inner = inner
-
-    def bias(self, positions: Tensor) -> Tensor:
-        on = 6.0 * (self.outer.step < self.outer.until)
-        bias = on * (positions[:, None] - positions == 1).expand(HEADS, -1, -1)
-        inner = self.inner.bias(positions)
-        return bias if inner is None else bias + inner
-
-
 @torch.no_grad()
 def test_a_scheme_may_wrap_another_know_its_layer_and_the_step_compiled_or_not():
-    def built(scheme: PositionScheme) -> Transformer:
+    def built(scheme: Forgetting | OffsetBias) -> Transformer:
         return Transformer(50, LENGTH, 2, WIDTH, HEADS, scheme, seed=3)
 
-    plain, wrapped = built(gate_and_input()[0]), built(PreviousToken(gate_and_input()[0], layer=1, until=10))
+    plain, wrapped = (
+        built(gate_and_input()[0]),
+        built(OffsetBias(gate_and_input()[0], HEADS, [1], 6.0, in_layers=[1], stop=10)),
+    )
     wrapped.scheme.scheme.load_state_dict(plain.scheme.state_dict())  # type: ignore[union-attr]
     tokens = torch.randint(50, (2, LENGTH), generator=torch.Generator().manual_seed(0))
     torch.compiler.reset()

@@ -92,7 +92,8 @@ class EncodingInQK(Intervention):
         if head_dim % 2:
             raise ValueError(f"head_dim={head_dim} must be even")
         self.added = Sinusoidal(head_dim, base, scale)
-        self.max_length = min(scheme.max_length or self.added.max_length, self.added.max_length)
+        limit = self.added.max_length
+        self.max_length = limit if scheme.max_length is None else min(limit, scheme.max_length)
 
     def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         encoding = self.added.encoding(positions).to(q.dtype)

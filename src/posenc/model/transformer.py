@@ -154,7 +154,7 @@ def _check(
             f"{type(scheme).__name__} needs a causal model: use objective=causal, or another pos or intervention"
         )
     kv_heads = family.num_kv_heads(sizes["heads"])
-    biased = _adds_to_logits(scheme, sizes["layers"], sizes["width"], sizes["heads"], kv_heads)
+    biased = _check_hooks(scheme, kv_heads, **sizes)
     if not attention.has_logits and (biased or not scheme.rotates):
         raise ValueError(
             f"{type(attention).__name__.lower()} attention supports only schemes that rotate queries and keys or add "
@@ -162,19 +162,22 @@ def _check(
         )
 
 
-def _adds_to_logits(scheme: PositionScheme, layers: int, width: int, heads: int, kv_heads: int) -> bool:
-    """Whether the scheme has a bias in any layer; tested on two tokens, with the shapes that its hooks return."""
-    x, positions = torch.zeros(1, 2, width), torch.arange(2)
-    q, k = (torch.zeros(1, number, 2, width // heads) for number in (heads, kv_heads))
-    _check_shape(scheme, "encoding", scheme.encoding(positions), (2, width))
-    _check_shape(scheme, "embed", scheme.embed(x, positions), (1, 2, width))
+def _check_hooks(
+    scheme: PositionScheme, kv_heads: int, layers: int, width: int, heads: int, context: int, **_: int
+) -> bool:
+    """Check the shapes that the scheme's hooks return, on two tokens -> whether it has a bias in any layer."""
+    length = min(2, context)
+    x, positions = torch.zeros(1, length, width), torch.arange(length)
+    q, k = (torch.zeros(1, number, length, width // heads) for number in (heads, kv_heads))
+    _check_shape(scheme, "encoding", scheme.encoding(positions), (length, width))
+    _check_shape(scheme, "embed", scheme.embed(x, positions), (1, length, width))
     biased = False
     for layer in {id(found): found for found in map(scheme.layer, range(layers))}.values():
         bias, content_bias = layer.bias(positions), layer.content_bias(x, q, k, positions)
         for rotated, number in zip(layer.rotate(q, k, positions), (heads, kv_heads), strict=True):
-            _check_shape(layer, "rotate", rotated[..., :1], (1, number, 2, 1))
-        _check_shape(layer, "bias", bias, (heads, 2, 2))
-        _check_shape(layer, "content_bias", content_bias, (1, heads, 2, 2))
+            _check_shape(layer, "rotate", rotated[..., :1], (1, number, length, 1))
+        _check_shape(layer, "bias", bias, (heads, length, length))
+        _check_shape(layer, "content_bias", content_bias, (1, heads, length, length))
         biased |= bias is not None or content_bias is not None
     return biased
 

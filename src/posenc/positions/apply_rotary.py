@@ -46,7 +46,7 @@ class Planes(NamedTuple):
     Attributes:
         split: x (.., d) -> the first and the second channel of every plane, (.., d/2) each.
         join: the inverse of split.
-        fused: `rotate_planes` for contiguous x (.., T, d), with as few passes over memory as torch's operations allow.
+        fused: `rotate_planes` of x (.., T, d), with as few passes over memory as torch's operations allow.
     """
 
     split: Callable[[Tensor], Pairs]

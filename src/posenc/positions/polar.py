@@ -17,8 +17,8 @@ class Polar(PositionScheme):
     sum_c softplus(q_c) softplus(k_c) cos((m - n) theta_c - delta_hc), with theta_c = base^(-c/Dh).
 
     In RoPE the angle between q and k within a plane depends on their content too. The angles delta are trained,
-    initialised to 0, unbounded, and shared by all layers. Logits are divided by sqrt(Dh), as in RoPE, although there
-    are twice as many channels.
+    initialised to 0, unbounded (lucidrains' PoPE-pytorch clamps them to [-2 pi, 0]), and shared by all layers. Logits
+    are divided by sqrt(Dh), as in RoPE, although there are twice as many channels.
 
     Args:
         heads: H, query heads.
