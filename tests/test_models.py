@@ -6,11 +6,11 @@ from posenc.analysis.claim_map import advantage
 from posenc.analysis.convergence import first_reached, speed_up
 from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.results import CopyingRow
-from posenc.analysis.run_key import SEARCH
+from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.study import Study
 from posenc.report import formatting
 from posenc.storage.csv_files import read_csv
-from tests.claim_map_pages import CORPUS, README, RESULTS
+from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, found
 from tests.conftest import ROOT
 
 
@@ -70,3 +70,15 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
         }
     assert f"(by {lower[0]} nats for RoPE, {lower[1]} for the sinusoid); they have not been run longer." in RESULTS
     assert f"So each arm has a better setting, by {lower[0]} and {lower[1]}, whose" in RESULTS
+
+
+def test_t5_is_compared_with_every_setting_of_rope_with_the_most_tokens():
+    runs = [run for run in STUDY.on(CORPUS) if (run.tokens, run.seed, run.setting) == (LONGEST, 0, BACKBONE)]
+    of_t5 = {run.lr: run.val_loss for run in runs if run.pos == "t5"}
+    assert sorted(of_t5) == [0.003, 0.006]
+    (arm,) = (run for run in found(CORPUS)[0] if (run.pos, run.tokens, run.seed) == ("rope", LONGEST, 0))
+    for run in (run for run in runs if run.pos == "rope"):
+        name = f"{run.lr:g}, {int(run.base):,}{' (the arm)' if run == arm else ''}"
+        gaps = " | ".join(f"{of_t5[lr] - run.val_loss:.3f}" for lr in sorted(of_t5))
+        assert f"| {name} | {gaps} |" in RESULTS
+    assert f"the better of two rates, ends {of_t5[0.003] - arm.val_loss:.3f} above RoPE's arm." in RESULTS

@@ -66,18 +66,21 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
         for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
     )
     former = {"sinusoidal": (0.0042, "0.1", "10000"), "rope": (0.006, "", "1000")}
-    lower, beyond = [], []
+    lower = []
     for pos, settings in former.items():
         runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens, run.pos) == (SEARCH, tokens, pos)]
         trials = {(run.lr, run.scale, run.base): run.val_loss for run in runs}
         (arm,) = {(run.lr, run.scale, run.base) for run in found(CORPUS)[0] if (run.pos, run.tokens) == (pos, tokens)}
         lower.append(trials[settings] - trials[arm])
-        assert re.search(rf"at {trials[arm]:.3f}( with amplitude 0.2)?, {lower[-1]:.3f} below", RESULTS)
+        assert re.search(rf"(amplitude 0.2|base 100,000): {trials[arm]:.3f}, {lower[-1]:.3f} below", RESULTS)
         assert len(trials) == 9
         assert trials[arm] - min(trials.values()) < 0.01
-        at_edges = (0.0042, "", "1000000"), (0.003, "", "1000000"), (0.002, "0.2", "10000"), (0.003, "0.4", "10000")
-        beyond.append(listed((trials[edge] for edge in at_edges if edge in trials), 3))
-    assert f"the sinusoid ends at {beyond[0]}, RoPE at {beyond[1]}." in RESULTS
+        if pos == "rope":
+            first, second = (f"{trials[rate, '', '1000000']:.3f}" for rate in (0.0042, 0.003))
+            assert f"base 1,000,000: 0.0042: {first}; 0.003: {second} |" in RESULTS
+        else:
+            first, second = (f"{trials[edge]:.3f}" for edge in ((0.002, "0.2", "10000"), (0.003, "0.4", "10000")))
+            assert f"0.002, amplitude 0.2: {first}; 0.003, amplitude 0.4: {second} |" in RESULTS
     sinusoid, rope = (
         mean(old.values()) - mean(new.values())
         for old, new in ((before.baseline_losses, now.baseline_losses), (before.arm_losses, now.arm_losses))
@@ -85,10 +88,8 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
     assert f"over three seeds the gains shrink to {sinusoid:.3f} (sinusoid) and {rope:.3f} (RoPE)." in RESULTS
     assert f"the gain of the trials, {listed(lower, 3)}, does not appear with other seeds." in RESULTS
     assert min(lower) > 0.01 > max(sinusoid, rope) > 0  # "a trial of each arm was over 0.01 nats lower"
-    assert (
-        f"the sinusoid's end at {listed(now.baseline_losses.values(), 3)}, on average {sinusoid:.3f} below" in RESULTS
-    )
-    assert f"RoPE's at {listed(now.arm_losses.values(), 3)}, {rope:.3f} below." in RESULTS
+    assert f"| {listed(now.baseline_losses.values(), 3)}, on average {sinusoid:.3f} below |" in RESULTS
+    assert f"| {listed(now.arm_losses.values(), 3)}, {rope:.3f} below |" in RESULTS
     assert f"N is {now.advantage.value:.2f} instead of {before.advantage.value:.2f}, with a wider interval" in RESULTS
     assert f"with those of both arms {formatting.interval(before.advantage, 2)} |" in RESULTS
 
