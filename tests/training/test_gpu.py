@@ -62,6 +62,8 @@ LARGE_VOCABULARY = ["tokenizer=bpe", "tokenizer.vocab_size=8192"]
         ["trainer.compile=true", "pos.layout=interleaved"],
         ["trainer.compile=true", *LARGE_VOCABULARY],
         ["trainer.compile=false", "pos=rope_trained"],
+        ["trainer.compile=true", "pos=rope_trained"],
+        ["trainer.compile=true", "pos=t5"],
         *([f"pos={name}"] for name in ("alibi", "t5", "fire", "fox", "cope")),
         ["intervention=offset_mask"],
     ],
@@ -84,15 +86,17 @@ def test_a_step_never_waits_for_the_device(changed):
         torch.cuda.set_sync_debug_mode("default")
 
 
-def test_linear_attention_is_compiled_for_validation_too():
-    """Without gradients it is another graph, which torch 2.11 could not compile from 129 tokens on."""
+@pytest.mark.parametrize("changed", [["attention=linear"], ["pos=fox", "trainer.precision=32-true"], ["pos=cope"]])
+def test_cumulative_sums_are_compiled_for_validation_too(changed):
+    """Without gradients it is another graph, of which torch 2.11 cannot compile some sums from 129 tokens on."""
     from posenc.config.instantiate import build
     from posenc.training.experiment import Experiment
 
-    config = composed("attention=linear", "trainer.compile=true", "context=256")
+    config = composed("trainer.compile=true", "context=256", *changed)
     model, hardware = Experiment.of(config).model.to("cuda"), build(config, "trainer")
     tokens = torch.randint(256, (16, 256), device="cuda")
-    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+    in_bf16 = hardware.chosen_precision() == "bf16-mixed"
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=in_bf16):
         assert hardware.loss(model)(tokens, tokens).isfinite().all()
 
 
@@ -140,12 +144,13 @@ def test_a_run_resumes_to_the_curve_it_would_have_had(train, tmp_path):
     assert curves[0] == pytest.approx(curves[1], rel=1e-3)
 
 
-def test_the_tokens_lie_on_the_gpu():
+@pytest.mark.parametrize("window", [17, 32])  # of which one may meet the alignment of a vectorised gather
+def test_the_tokens_lie_on_the_gpu(window):
     from posenc.data.batches import Batches
     from posenc.data.tokens import Tokens
 
     tokens = Tokens(np.arange(60_000, dtype=np.uint16), "print")
-    on_disk = Batches(tokens, 0, 8, 17)
+    on_disk = Batches(tokens, 0, 8, window)
     on_gpu = on_disk.on(torch.device("cuda"))
     assert on_gpu.resident is not None
     assert on_gpu.resident.is_cuda

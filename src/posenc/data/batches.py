@@ -59,7 +59,7 @@ class Batches:
         return ((self.batch(step, rank, world), self.noise(step, rank, world)) for step in range(first, last))
 
     def _pinned(self, tensor: Tensor) -> Tensor:
-        return tensor.pin_memory() if self.pinned else tensor
+        return tensor.pin_memory() if self.pinned and tensor.numel() else tensor
 
 
 def _words(name: str, step: int, count: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from posenc.bounds import PositiveInt
 from posenc.compat import without_autocast
 from posenc.model.attention import PositionContext, repeat_kv
+from posenc.positions.cumulative import cumulative
 
 MAX_LOG = 60.0
 """Log-features are clamped to it, so that sums of features stay finite in float32."""
@@ -167,15 +168,3 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     states = (k.mT @ v).cumsum(2)
     before = F.pad(states[:, :, :-1], (0, 0, 0, 0, 1, 0))
     return (q @ before + (q @ k.mT).tril() @ v).flatten(2, 3)[:, :, :length]
-
-
-def cumulative(k: Tensor, chunk: int) -> Tensor:
-    """sum_{n <= m} k_n over the tokens, (B, H, T, m) -> the same shape.
-
-    In chunks, since torch 2.11 cannot compile the sum over 129 tokens or more without gradients (pytorch#180221).
-    """
-    length = k.shape[-2]
-    chunk = min(chunk, length)
-    inside = F.pad(k, (0, 0, 0, -length % chunk)).unflatten(-2, (-1, chunk)).cumsum(-2)
-    before = F.pad(inside[..., :-1, -1, :].cumsum(-2), (0, 0, 1, 0))
-    return (inside + before[..., None, :]).flatten(2, 3)[:, :, :length]

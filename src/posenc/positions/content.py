@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from posenc.bounds import PositiveInt, at_least_one
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
+from posenc.positions.cumulative import cumulative
 
 Layer = TypeVar("Layer", bound=PositionScheme)
 
@@ -55,7 +56,7 @@ class ForgetGate(PositionScheme):
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
         """sum_{l=j+1..i} log f_l, as the difference of two prefix sums: (B, H, T, T), float32."""
         gate = F.linear(x, self.weight.to(x.dtype), self.shift.to(x.dtype))
-        kept = F.logsigmoid(gate.float()).cumsum(1).mT
+        kept = cumulative(F.logsigmoid(gate.float())).mT
         return kept[..., :, None] - kept[..., None, :]
 
 
