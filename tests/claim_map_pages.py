@@ -3,9 +3,11 @@
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 
+from posenc.analysis.convergence import Estimate
 from posenc.analysis.corpus_map import backbone_of
 from posenc.analysis.results import CopyingRow, RemovedHeadRow, Result
 from posenc.analysis.study import Study
+from posenc.report import formatting
 from posenc.storage.csv_files import read_rows
 from tests.conftest import ROOT
 
@@ -33,6 +35,12 @@ def listed(values: Iterable[float], digits: int) -> str:
     """0.029 and 0.031; 3.5, 2.4 and 1.8."""
     *others, last = (f"{value:.{digits}f}" for value in values)
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def with_bounds(estimate: Estimate | None, unit: str = "") -> str:
+    """0.086 (0.070 to 0.102), with a unit after the mean."""
+    assert estimate is not None
+    return f"{estimate.value:.3f}{unit}{formatting.bounds(estimate, '{:.3f}'.format)}"
 
 
 FORMER = "settings tuned at 4.9M tokens"

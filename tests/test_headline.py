@@ -12,15 +12,26 @@ from scipy import stats
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 
+from posenc.analysis import convergence
 from posenc.analysis.claim_map import FAMILIES, Point, advantage, growth, shared, with_ratio
-from posenc.analysis.convergence import Estimate, speed_up
-from posenc.analysis.convergence import mean as mean_over_seeds
+from posenc.analysis.convergence import speed_up
 from posenc.analysis.levels import level, levels_of_arm
 from posenc.analysis.results import NGramRow
 from posenc.analysis.study import Study
 from posenc.analysis.why import effect
 from posenc.report import formatting
-from tests.claim_map_pages import CLAIMS, CORPUS, LONGEST, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed
+from tests.claim_map_pages import (
+    CLAIMS,
+    CORPUS,
+    LONGEST,
+    README,
+    RESULTS,
+    STUDY,
+    at_settings_of_4_9m,
+    found,
+    listed,
+    with_bounds,
+)
 from tests.conftest import ROOT
 
 BPE = "tokenizer=bpe tokenizer.vocab_size=1024"
@@ -46,18 +57,12 @@ def test_the_table_of_readme_has_every_budget_from_the_first_with_a_mean_ratio()
             f"{point.tokens / 1e6:.{0 if point.tokens > 1e8 else 1}f}M",
             f"{mean(point.baseline_losses.values()):.3f}",
             f"{mean(point.arm_losses.values()):.3f}",
-            difference(point.gap),
+            with_bounds(point.gap),
             formatting.interval(point.advantage, 2) if point.advantage.interval else of_seeds(point),
         ]
         for point in points(CORPUS)[3:]
     ]
     assert rows == stated
-
-
-def difference(gap: Estimate | None) -> str:
-    """0.086 (0.070 to 0.102)."""
-    assert gap is not None
-    return f"{gap.value:.3f}{formatting.bounds(gap, '{:.3f}'.format)}"
 
 
 def of_seeds(point: Point) -> str:
@@ -161,11 +166,11 @@ def test_the_ratio_with_a_monotone_cubic_instead_of_straight_lines_is_stated():
 def test_how_far_above_the_sinusoid_rope_ends_with_half_its_tokens_is_stated():
     *_, half, first, second, _, _, _, _ = points(CORPUS)
     above = [
-        mean_over_seeds([before.arm_losses[seed] - after.baseline_losses[seed] for seed in after.baseline_losses])
+        convergence.mean([before.arm_losses[seed] - after.baseline_losses[seed] for seed in after.baseline_losses])
         for before, after in ((half, first), (first, second))
     ]
-    at_9_8m, at_19_7m = map(difference, above)
-    stated = f"{at_9_8m.replace(' (', ' nats (')} above the sinusoid's of 9.8M, and {at_19_7m} above those of 19.7M."
+    at_9_8m, at_19_7m = with_bounds(above[0], " nats"), with_bounds(above[1])
+    stated = f"{at_9_8m} above the sinusoid's of 9.8M, and {at_19_7m} above those of 19.7M."
     assert f"RoPE's runs of half the tokens end {stated}" in RESULTS
 
 
@@ -220,7 +225,7 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     for point in learned:
         losses = ", ".join(f"{loss:.3f}" for loss in point.baseline_losses.values())
         ratios = listed(point.by_seed.values(), 2) if point is learned[-1] else formatting.interval(point.advantage, 2)
-        assert f"| {point.tokens / 1e6:.1f}M | {losses} | {difference(point.gap)} | {ratios} |" in RESULTS
+        assert f"| {point.tokens / 1e6:.1f}M | {losses} | {with_bounds(point.gap)} | {ratios} |" in RESULTS
         below = [loss < sinusoid[point.tokens].baseline_losses[seed] for seed, loss in point.baseline_losses.items()]
         assert all(below) == (point.tokens == 19_660_800)  # "Only with 19.7M tokens does every seed"
 

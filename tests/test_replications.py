@@ -4,11 +4,11 @@ import pytest
 from scipy import stats
 
 from posenc.analysis.claim_map import Point, advantage
-from posenc.analysis.convergence import Estimate, mean, speed_up
+from posenc.analysis.convergence import mean, speed_up
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import BlockRow
 from posenc.report import formatting
-from tests.claim_map_pages import CORPUS, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed
+from tests.claim_map_pages import CORPUS, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed, with_bounds
 
 ROPE_THEN = "rope, base 100,000, learning rate 0.003"
 """RoPE's arm with 39.3M tokens when the replications were announced."""
@@ -62,14 +62,15 @@ def test_how_much_lower_rope_ends_over_the_six_seeds_with_39_3m_tokens_is_stated
     ahead = sum(n > 1 for n in six.by_seed.values())
     assert ahead == 5
     p = float(stats.ttest_1samp([*six.gaps.values()], 0).pvalue)
-    lower, corrected = difference(mean([*six.gaps.values()])), f"p = {p:.2f}, corrected for the four"
-    assert f"on average by {lower}; {corrected} budgets above 20M {4 * p:.2f})." in RESULTS
+    lower = with_bounds(six.gap, " nats").removesuffix(")")
+    corrected = f"p = {p:.2f}, corrected for the four budgets above 20M {4 * p:.2f}"
+    assert f"on average by {lower}; {corrected})." in RESULTS
     test = f"(p = {p:.2f}, corrected for four budgets {4 * p:.2f}; not announced)"
     assert f"There RoPE ends lower with five of six seeds on validation {test} and its lead is" in README
     evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
     ((on_test, _),) = evaluated["fourth replication"]
-    of_new = difference(mean([*on_test.gaps.values()])).replace(" nats", "")
-    assert f"over seeds 3 to 5 alone, on the test split, the difference is {of_new})." in RESULTS
+    of_new = with_bounds(on_test.gap)
+    assert f"over seeds 3 to 5 alone, on the test split, the difference is {of_new}." in RESULTS
 
 
 def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
@@ -87,14 +88,9 @@ def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
     points = {point.tokens: point for point in advantage(found(CORPUS)[0], "rope", "sinusoidal")}
     first, last = points[9_830_400], points[78_643_200]
     shrinks = [first.gaps[seed] - last.gaps[seed] for seed in last.gaps]
-    smaller, p = difference(mean(shrinks)), float(stats.ttest_1samp(shrinks, 0).pvalue)
-    smaller = smaller.replace(" (", " smaller at 78.6M than at 9.8M (")
+    smaller = with_bounds(mean(shrinks), " nats smaller at 78.6M than at 9.8M").removesuffix(")")
+    p = float(stats.ttest_1samp(shrinks, 0).pvalue)
     assert f"over seeds 0 to 2 the lead is {smaller}; p = {p:.3f})." in RESULTS
-
-
-def difference(estimate: Estimate) -> str:
-    """0.021 nats (0.004 to 0.037, without the closing bracket."""
-    return f"{estimate.value:.3f} nats{formatting.bounds(estimate, '{:.3f}'.format)}".rstrip(")")
 
 
 def over_six_seeds(name: str, tokens: int) -> Point:

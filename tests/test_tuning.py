@@ -210,3 +210,18 @@ def test_the_trials_of_the_learned_table_with_19_7m_tokens_are_stated():
     (least, lowest), (most, highest) = sorted((rate, loss) for (rate, _), loss in of.items())
     assert f"{first}, at {lowest} at {least:g} and at {highest} at {most:g}, so its rate is" in RESULTS
     assert arm < min(lower, larger, lowest, highest)
+
+
+def test_the_trials_with_157m_tokens_are_stated():
+    runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (SEARCH, 2 * LONGEST)]
+    of = {(run.pos, run.lr, run.scale or run.base): f"{run.val_loss:.3f}" for run in runs}
+    rope = {base: of["rope", 0.003, base] for base in ("1000000", "10000", "10000000")}
+    lower, higher = (of["rope", rate, "1000000"] for rate in (0.0015, 0.006))
+    stated = f"{rope['1000000']}; 0.0015: {lower}; 0.006: {higher}; bases of 10,000 and 10,000,000:"
+    assert f"is the best of ten, {stated} {rope['10000']} and {rope['10000000']} |" in RESULTS
+    assert len([1 for pos, *_ in of if pos == "rope"]) == 10
+    assert rope["1000000"] == min(loss for (pos, *_), loss in of.items() if pos == "rope")
+    own, small, large = (of["sinusoidal", 0.003, amplitude] for amplitude in ("0.2", "0.1", "0.4"))
+    lower, higher = (of["sinusoidal", rate, "0.2"] for rate in (0.002, 0.0042))
+    at_its_rate = f"amplitude 0.2 (the arm): {own}; 0.1: {small}; 0.4: {large};"
+    assert f"{at_its_rate} with amplitude 0.2, 0.002: {lower}; 0.0042: {higher} |" in RESULTS

@@ -134,7 +134,7 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
             raise UserError(f"{override.input_line} is a sweep: {for_sweep}{quote}")
         if key in groups and not override.is_delete():
             for choice in values_of(override):
-                # Hydra's own groups have more choices than there are files here; it checks them itself.
+                # Hydra's own groups have more choices than there are files here; it checks them itself, but for null.
                 known = re.fullmatch(r"(?!null$)\w+", choice) if key.startswith("hydra/") else choice in groups[key]
                 if not known:
                     raise UserError(not_a_choice(key, choice, groups[key]))
