@@ -173,7 +173,7 @@ def _rows(axes: Any, groups: Mapping[str, Mapping[str, Point]]) -> None:
         label(axes, text, (0.01, line), (0, 0), va="center", **style)
     axes.set_xscale("log")
     _ratios(axes.xaxis)
-    axes.set_xlabel("N, times fewer tokens (beside each name: the baseline's tokens)")
+    axes.set_xlabel("N, times fewer tokens (beside each name: the baseline's tokens)", loc="right")
 
 
 def _row(axes: Any, at: int, point: Point) -> None:
