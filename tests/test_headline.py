@@ -87,8 +87,9 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
         p[point.tokens] = float(stats.ttest_1samp(gaps, 0).pvalue)
     assert ahead == {"39M": 2, "157M": 2, "59M": 1, "79M": 1}
     assert "RoPE ends lower with two of three seeds at 39M and 157M, the sinusoid with two of three at 59M" in README
-    assert f"None of these four differences is significant (p = {listed(p.values(), 2)}, in order of budget)." in README
-    assert min(p.values()) > 0.05
+    assert f"The differences that were found there have p = {listed(p.values(), 2)}." in RESULTS
+    assert "None of these four differences is significant (p > 0.2)." in README
+    assert min(p.values()) > 0.2
     assert "at 157M (1.75 epochs) the ratio is given for each seed" in README
     means = [f"{mean(point.gaps.values()):.3f}" for point in (first, second, open_, crossing, behind, longest)]
     stated = "{}, {} and {} nats, then {} at 59.0M, {} at 78.6M and {} at 157M.".format(*means)
@@ -98,7 +99,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     detected = [detectable([*point.gaps.values()]) for point in (open_, crossing, behind, longest)]
     assert f"finds a difference of {listed(detected, 3)} nats at 39.3M, 59.0M, 78.6M and 157M tokens" in RESULTS
     least, *_, most = sorted(detected)
-    assert f"it finds a difference of {least:.2f} to {most:.3f} nats with a probability of 80 %," in README
+    assert f"it finds a difference of {least:.2f} to {most:.3f} nats with a probability of 80 %." in README
     assert f"half as large as that at 19.7M, {mean(second.gaps.values()):.3f}, would often be missed" in RESULTS
     ends = [listed(of.values(), 3) for of in (crossing.baseline_losses, crossing.arm_losses)]
     assert f"| 59.0M | {ends[0]} (seeds 0, 1, 2) | {ends[1]} | " in RESULTS
@@ -138,11 +139,13 @@ def test_by_what_factor_the_ratio_changes_from_each_budget_to_the_next_is_stated
         with_ratio(advantage(runs, "rope", "sinusoidal")) for runs in (found(CORPUS)[0], at_settings_of_4_9m())
     )
     factors = [growth(pair) for pair in itertools.pairwise(now)]
-    assert [factor[0] for factor in factors if factor] == [9_830_400, 19_660_800, 39_321_600, 58_982_400]
-    *others, last = (formatting.interval(factor[2], 2) for factor in factors if factor)
-    assert f"N changes by factors of {', '.join(others)} and {last}, none of which is" in RESULTS
-    certain = [not low <= 1 <= high for low, high in (factor[2].interval or (0, 2) for factor in factors if factor)]
-    assert not any(certain)
+    changes = [factor for factor in factors if factor]
+    assert [before for before, *_ in changes] == [9_830_400, 19_660_800, 39_321_600, 58_982_400]
+    for before, after, by in changes:
+        assert f"| {before / 1e6:.1f}M | {after / 1e6:.1f}M | {formatting.interval(by, 2)} |" in RESULTS
+        low, high = by.interval or (0, 2)
+        assert low <= 1 <= high
+    assert "None of these factors is distinguishable from no change:" in RESULTS
     for before, after in itertools.pairwise(former[:3]):
         factor = growth((before, after))
         assert factor is not None
@@ -254,6 +257,10 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     assert of_three_seeds == BPE
     assert average.interval is not None
     assert f"the mean ratio over the three seeds is {formatting.interval(average, 2)}, not" in RESULTS
+    in_readme = "{:.2f}](docs/results.md#one-factor-at-a-time) ({:.2f} to {:.2f})".format(
+        average.value, *average.interval
+    )
+    assert f"With BPE tokens it is [{in_readme} there, not tuned again." in README
     first, *_ = of_19_7m.pop(BPE)
     smallest, largest = sorted(of_19_7m, key=lambda setting: of_19_7m[setting])[:: len(of_19_7m) - 1]
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")

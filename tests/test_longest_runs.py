@@ -99,7 +99,7 @@ def test_the_lead_of_the_sinusoid_has_an_interval_and_a_corrected_p(
     of_seeds = cells(values, ".3f").replace("-0.000", "0.000")
     setting = f"{tokens} | {of_rope} | {of_sinusoid} | {', '.join(map(str, seeds))}"
     assert f"| {setting} | {of_seeds} | {statistics(values)} | {announced} |" in COPYING
-    assert "| p | p, twelve tests |" in COPYING
+    assert "| p | p, corrected for twelve tests |" in COPYING
     assert len(ORDERS) == 12
 
 
@@ -137,7 +137,7 @@ def test_what_was_not_planned_of_these_tests_is_stated():
     exploratory = f"{mean_of_six}; its p, {p_of(together):.3f}, {corrected}"
     assert f"Over all six seeds of 78.6M with base 1,000 the mean is {exploratory}" in COPYING
     higher = f"{mean(together):.3f} nats ({interval(together)}) above the sinusoid at 79M over six seeds"
-    assert f"With earlier settings of both arms RoPE ends {higher}" in README
+    assert f"With earlier settings of both schemes RoPE ends {higher}" in README
     of_all = {row.key: mean(row.losses) for row in BLOCKS}
     apart, of_split = [], []
     for tokens, _, _, seeds, _, settings in ORDERS:
