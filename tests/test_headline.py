@@ -140,9 +140,9 @@ def test_by_what_factor_the_ratio_changes_from_each_budget_to_the_next_is_stated
     )
     factors = [growth(pair) for pair in itertools.pairwise(now)]
     changes = [factor for factor in factors if factor]
-    assert [before for before, *_ in changes] == [9_830_400, 19_660_800, 39_321_600, 58_982_400]
-    for before, after, by in changes:
-        assert f"| {before / 1e6:.1f}M | {after / 1e6:.1f}M | {formatting.interval(by, 2)} |" in RESULTS
+    assert [least for least, *_ in changes] == [9_830_400, 19_660_800, 39_321_600, 58_982_400]
+    for least, most, by in changes:
+        assert f"| {least / 1e6:.1f}M | {most / 1e6:.1f}M | {formatting.interval(by, 2)} |" in RESULTS
         low, high = by.interval or (0, 2)
         assert low <= 1 <= high
     assert "None of these factors is distinguishable from no change:" in RESULTS
@@ -192,7 +192,7 @@ def test_the_tokens_of_the_sinusoid_to_each_loss_of_rope_are_in_the_results():
     levels = levels_of_arm(found(CORPUS)[0], "rope", "sinusoidal")
     ratios = [level.ratio for level in levels]
     assert [ratio.seeds for ratio in ratios] == [3] * 9
-    assert [level.bound for level in levels] == [False] * 8 + [True]
+    assert [level.is_bound for level in levels] == [False] * 8 + [True]
     cells = [formatting.interval(ratio, 2) if ratio.interval else f"over {ratio.value:.2f}" for ratio in ratios]
     assert f"the sinusoid's, times as many | {' | '.join(cells)} |" in RESULTS
 

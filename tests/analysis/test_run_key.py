@@ -53,7 +53,7 @@ def test_a_trial_names_its_setting_too():
     assert key("context=64", seed=100).setting == "search context=64"
 
 
-@pytest.mark.parametrize("override", ["steps=many", "seed=0.5", "optim.lr=high"])
+@pytest.mark.parametrize("override", ["steps=many", "seed=0.5", "optim.lr=high", "batch_size=x", "context=a"])
 def test_what_must_be_a_number_and_is_none_is_refused(override):
     with pytest.raises(UserError, match=f"^{override} must be a number here$"):
         key_of_overrides(EXPERIMENT, [EXPERIMENT, override], "text", [])

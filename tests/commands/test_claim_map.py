@@ -197,7 +197,7 @@ def test_the_share_of_an_additive_encoding_is_added_once_and_stays_when_its_run_
     kept, share = shutil.copytree(folder / "kept", tmp_path / "kept"), f"{float(measured):.2f}"
     main(["--results", str(kept)])
     page = (kept / "README.md").read_text()
-    assert page.count(f"| sinusoidal | 0.1 | 10000 | 0.003 | 2,560 | 0 | {share} | {share} |") == 1
+    assert page.count(f"| sinusoidal | lr 0.003, scale 0.1, base 10000 | 2,560 | 0 | {share} | {share} |") == 1
 
 
 def test_what_a_run_loses_on_each_block_is_added_once_and_compared_with_rope(measured):
@@ -267,6 +267,8 @@ def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, t
         "metrics.csv": ("step", "pets"),
         "summary.json": ("commit", "committed"),
         "another/config.yaml": ("  pos: rope", "  pos: compass"),
+        "text/config.yaml": ("  lr: 0.003", "  lr: low"),
+        "infinite/config.yaml": ("  lr: 0.003", "  lr: .inf"),
     }
     shutil.copytree(trained, runs / "sound" / trained.name)
     for file, (there, instead) in broken.items():

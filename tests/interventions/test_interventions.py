@@ -202,6 +202,7 @@ def test_two_interventions_go_together():
         (lambda: OnlyLayers(Smear(Rotary(8)), [0]), "Smear adds to the embeddings"),
         (lambda: OnlyLayers(PositionScheme(), [0]), r"in_layers=\[0\] must be layers with positions"),
         (lambda: OnlyLayers(NopeHybrid(8), [2, 3]), r"in_layers=\[2, 3\] must be layers with positions: \[3\] has"),
+        (lambda: OnlyLayers(Forgetting(WIDTH, HEADS, 2), [2]), r"in_layers=\[2\] must be layers of the model"),
         (lambda: FollowingAmplitude(Rotary(8)), "additive scheme, such as pos=sinusoidal: Rotary is not"),
     ],
 )

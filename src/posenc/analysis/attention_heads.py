@@ -22,10 +22,15 @@ DROPPED = 0.1
 
 @dataclass(frozen=True)
 class NGramBaseline:
-    """The n-gram model at which a model without positions plateaus, and its loss in nats per token."""
+    """The n-gram model at which a model without positions plateaus.
+
+    Attributes:
+        loss: nats per token.
+        order: bigram or unigram.
+    """
 
     loss: float
-    name: str
+    order: str
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def ngram_baseline(runs: Iterable[Run]) -> NGramBaseline | None:
     summary = next((run.summary for run in runs if run.finished), {})
     for order in ("bigram", "unigram"):
         if summary.get(f"{order}_loss") is not None:
-            return NGramBaseline(summary[f"{order}_loss"], f"{order} model")
+            return NGramBaseline(summary[f"{order}_loss"], order)
     return None
 
 

@@ -7,6 +7,7 @@ schedule, so neither a plateau nor the annealing of the learning rate favours an
 
 import itertools
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -74,8 +75,8 @@ class Point:
     @property
     def bound(self) -> float:
         """N, or a bound of it: the geometric mean over seeds, with its bound for a seed that has no N."""
-        values = [{math.inf: self.above, 0: self.below}.get(value, value) for value in self.by_seed.values()]
-        return math.exp(np.log(values).mean())
+        bounds = {math.inf: self.above, 0: self.below}
+        return statistics.geometric_mean(bounds.get(value, value) for value in self.by_seed.values())
 
 
 def tokens_to(budgets: Mapping[int, float], loss: float) -> float:

@@ -34,7 +34,7 @@ def comparable_runs(runs: Sequence[Run], baseline: str, own: Collection[str]) ->
     """The comparable ones of the runs of one setting.
 
     Args:
-        own: the hyperparameters in which a scheme may differ from the baseline, beside its own.
+        own: the hyperparameters in which a scheme may differ from the baseline, besides its own.
     """
     schemes, repeated = _by_scheme(runs)
     differences = _differences(schemes, baseline, own)

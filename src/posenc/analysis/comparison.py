@@ -146,7 +146,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
 
 
 def _machine(summary: Mapping[str, Any]) -> str:
-    """What a run's seconds depend on beside its configuration."""
+    """What a run's seconds depend on besides its configuration."""
     devices = f"{summary['devices']} x " if summary.get("devices", 1) > 1 else ""
     return f"{devices}{summary['hardware']}{', compiled' if summary.get('compiled') else ''}"
 

@@ -17,19 +17,19 @@ class Level:
         losses: nats per token, by seed.
         needed: the arm's tokens to that loss by seed; of a seed whose smallest budget is enough, that budget.
         baseline: the baseline's tokens by seed; of a seed whose largest budget is not enough, that budget.
-        bound: whether there is such a seed, so that the ratio is a lower bound.
+        is_bound: whether there is such a seed, so that the ratio is a lower bound.
         ratio: the baseline's tokens over the arm's, geometric mean; without an interval if it is a bound.
     """
 
     losses: Mapping[int, float]
     needed: Mapping[int, float]
     baseline: Mapping[int, float]
-    bound: bool
+    is_bound: bool
 
     @property
     def ratio(self) -> Estimate:
         found = speed_up(list(self.baseline.values()), list(self.needed.values()))
-        return Estimate(found.value, found.seeds) if self.bound else found
+        return Estimate(found.value, found.seeds) if self.is_bound else found
 
 
 def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[Level, ...]:
@@ -39,7 +39,6 @@ def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[L
     the arm's largest budget does not reach the baseline's loss.
     """
     ours, theirs, seeds = shared(results, arm, baseline)
-    theirs = _without_gaps(theirs)
     budgets = sorted({tokens for seed in seeds for tokens in ours[seed]})
     losses = [{seed: ours[seed][tokens] for seed in seeds if tokens in ours[seed]} for tokens in budgets]
     return tuple(filter(None, (_level(ours, theirs, of_budget) for of_budget in losses)))
@@ -51,22 +50,8 @@ def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Le
     None if one of them does not reach it with the arm, or has it with the baseline's smallest budget.
     """
     ours, theirs, seeds = shared(results, arm, baseline)
-    theirs = _without_gaps(theirs)
     found = seeds and all(tokens_to(ours[seed], loss) < math.inf for seed in seeds)
     return _level(ours, theirs, dict.fromkeys(seeds, loss)) if found else None
-
-
-def _without_gaps(losses: Losses) -> Losses:
-    """The losses of each seed up to the first budget that it lacks and another has, across which no line is drawn."""
-    budgets = {tokens for of_seed in losses.values() for tokens in of_seed}
-    return {
-        seed: {
-            tokens: loss
-            for tokens, loss in of_seed.items()
-            if all(other in of_seed for other in budgets if min(of_seed) < other < tokens)
-        }
-        for seed, of_seed in losses.items()
-    }
 
 
 def _level(ours: Losses, theirs: Losses, losses: Mapping[int, float]) -> Level | None:

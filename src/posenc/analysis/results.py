@@ -210,6 +210,14 @@ def table(kind: type[RunRow | NGramRow], rows: Iterable[RunRow | NGramRow]) -> s
     return to_csv([column.name for column in fields(kind)], map(vars, rows))
 
 
+def losses_by_seed(rows: Iterable[CurveRow]) -> dict[int, dict[int, float]]:
+    """The validation losses of an arm's runs, by seed, then by tokens."""
+    found: dict[int, dict[int, float]] = {}
+    for row in rows:
+        found.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
+    return found
+
+
 def by_arm(rows: Iterable[_Row]) -> list[list[_Row]]:
     """The rows of each arm, by rising seed."""
     ordered = sorted(rows, key=attrgetter("arm", "seed"))

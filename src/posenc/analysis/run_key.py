@@ -23,7 +23,7 @@ FACTORS = (
     "tokenizer.vocab_size", "context", "batch_size", "optim", "optim.betas", "optim.weight_decay", "optim.clip",
     "schedule", "schedule.warmup", "schedule.min_lr_ratio", "eval_windows",
 )  # fmt: skip
-"""Keys whose default is the experiment's; what the files of a run's own choices set besides has its default there."""
+"""Keys that default to the experiment's value; any other key of a group defaults to that in the file of the choice."""
 
 GROUPS = ("intervention", "model", "model/family", "attention", "objective", "tokenizer", "optim", "schedule")
 """The choices of a run that a setting names, besides its scheme."""
@@ -31,7 +31,7 @@ GROUPS = ("intervention", "model", "model/family", "attention", "objective", "to
 OWN_COLUMNS = ("optim.lr", "pos.scale", "pos.base")
 """Hyperparameters that are no part of a setting."""
 
-NUMBERS = {"steps": int, "seed": int, "optim.lr": float}
+NUMBERS = ("steps", "seed", "optim.lr")
 """Numbers on which nothing else of a configuration depends: it is composed once for all of their values."""
 
 
@@ -63,20 +63,12 @@ def key_of_overrides(experiment: str, overrides: Sequence[str], corpus: str, sea
         search_seeds: the seeds of trials.
 
     Raises:
-        UserError: if the number of steps, the seed or the learning rate is no number.
+        UserError: if a value of the key that is a number has no number.
     """
-    numbers, shared = {}, []
-    for override in overrides:
-        name, _, value = override.partition("=")
-        if name not in NUMBERS:
-            shared.append(override)
-            continue
-        try:
-            numbers[name] = NUMBERS[name](value)
-        except ValueError:
-            raise UserError(f"{override} must be a number here") from None
-    configuration = {**flat_configuration(tuple(shared)), **numbers}
-    return _key(experiment, configuration, corpus, search_seeds)
+    values = {override: override.partition("=")[::2] for override in overrides}
+    numbers = dict(value for value in values.values() if value[0] in NUMBERS)
+    shared = tuple(override for override, (name, _) in values.items() if name not in NUMBERS)
+    return _key(experiment, {**flat_configuration(shared), **numbers}, corpus, search_seeds)
 
 
 def key_of_run(experiment: str, run: Run, search_seeds: Sequence[int]) -> Key:
@@ -110,7 +102,7 @@ def flat_configuration(overrides: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _choices(configuration: Mapping[str, Any]) -> tuple[str, ...]:
-    """The overrides that choose what a flat configuration has chosen; a run of before a group existed has no choice."""
+    """The overrides that choose what a flat configuration has chosen; a run from before a group existed has none."""
     return tuple(f"{group}={configuration[group]}" for group in ("pos", *GROUPS) if group in configuration)
 
 
@@ -129,14 +121,22 @@ def _key(experiment: str, configuration: Mapping[str, Any], corpus: str, search_
     defaults = _defaults(experiment, _choices(configuration))
     values = {name: configuration.get(name, default) for name, default in defaults.items()}
     changed = " ".join(f"{name}={value}" for name, value in values.items() if value != defaults[name])
-    seed = int(configuration["seed"])
+    seed = _number(configuration, "seed")
+    steps, batch_size, context = (_number(configuration, name) for name in ("steps", "batch_size", "context"))
     return Key(
         corpus,
         f"{SEARCH} {changed}".strip() if seed in search_seeds else changed or BACKBONE,
         configuration["pos"],
         seed,
-        int(configuration["steps"] * configuration["batch_size"] * configuration["context"]),
-        float(configuration["optim.lr"]),
+        steps * batch_size * context,
+        _number(configuration, "optim.lr", float),
         str(configuration.get("pos.scale", "")),
         str(configuration.get("pos.base", "")),
     )
+
+
+def _number(configuration: Mapping[str, Any], name: str, kind: type[int] | type[float] = int) -> Any:
+    try:
+        return kind(configuration[name])
+    except ValueError:
+        raise UserError(f"{name}={configuration[name]} must be a number here") from None

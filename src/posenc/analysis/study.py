@@ -18,6 +18,7 @@ from posenc.analysis.results import (
     Result,
     RunRow,
     curve_rows,
+    losses_by_seed,
     read_results,
     result_of,
     table,
@@ -142,12 +143,8 @@ class Study:
         """Steps and losses of an arm's finished runs on a corpus, by seed; the budget is the experiment's."""
         setting = flat_configuration((self.experiment, *arm.split()))
         tokens_per_step = setting["batch_size"] * setting["context"]
-        curves: dict[int, tuple[list[float], list[float]]] = {}
-        for row in self._of_arm(self._curve_rows, arm, corpus):
-            steps, losses = curves.setdefault(row.seed, ([], []))
-            steps.append(row.at_tokens / tokens_per_step)
-            losses.append(row.val_loss)
-        return curves
+        curves = losses_by_seed(self._of_arm(self._curve_rows, arm, corpus))
+        return {seed: ([at / tokens_per_step for at in of], [*of.values()]) for seed, of in curves.items()}
 
     def heads(self, arm: str, corpus: str) -> dict[int, list[float]]:
         """The highest previous-token score of an arm's finished runs on a corpus, by layer, one for each seed."""
@@ -211,8 +208,9 @@ class Study:
                 notices.append(f"{run.source} was trained in {precision}, not in {self.plan['precision']}; left out")
                 continue
             try:
-                found.append((run, result_of(run, key_of_run(self.experiment, run, self.plan["search_seeds"]))))
-            except (UserError, HydraException, KeyError, TypeError) as error:
+                row = result_of(run, key_of_run(self.experiment, run, self.plan["search_seeds"]))
+                found.append((run, check_types(run.source, vars(row), Result)))  # what is written can be read again
+            except (UserError, HydraException, KeyError, TypeError, ValueError) as error:
                 reason = f"{type(error).__name__}: {first_line(error)}"
                 notices.append(f"{run.source} cannot be added ({reason}); left out")
         return found, notices

@@ -33,7 +33,7 @@ def command_line(
 
     Args:
         folder: the default of --results.
-        measures: what is measured on models, beside their final loss, by option.
+        measures: what is measured on models, besides their final loss, by option.
     """
     for option, measure in measures.items():
         parser.add_argument(option, action="store_true", help=f"also {measure}")

@@ -20,8 +20,8 @@ class OnlyLayers(Intervention):
         in_layers: layer indices, from 0.
 
     Raises:
-        ValueError: if the list is empty, or has a negative index or a layer without positions, or the scheme adds to
-            the embeddings.
+        ValueError: if the list is empty, or has an index that is no layer's or a layer without positions, or the scheme
+            adds to the embeddings.
     """
 
     def __init__(self, scheme: PositionScheme, in_layers: list[int]) -> None:
@@ -34,10 +34,14 @@ class OnlyLayers(Intervention):
                 "only_layers needs a scheme that acts in the layers, such as pos=rope: "
                 f"{type(scheme).__name__} adds to the embeddings"
             )
-        if without := [index for index in in_layers if type(scheme.layer(index)) is PositionScheme]:
+        try:
+            chosen = {index: scheme.layer(index) for index in in_layers}
+        except IndexError as error:  # of a scheme with parameters for each layer
+            raise ValueError(f"in_layers={list(in_layers)} must be layers of the model, counted from 0") from error
+        if without := [index for index, found in chosen.items() if type(found) is PositionScheme]:
             raise ValueError(f"in_layers={list(in_layers)} must be layers with positions: {without} has none")
         self.in_layers, self.without = tuple(in_layers), PositionScheme()
-        used = {id(weight) for index in in_layers for weight in scheme.layer(index).parameters()}
+        used = {id(weight) for found in chosen.values() for weight in found.parameters()}
         for weight in scheme.parameters():
             weight.requires_grad_(id(weight) in used)  # DDP waits for the gradient of every trained parameter
 

@@ -12,21 +12,29 @@ from posenc.positions.base import LayerScheme, PositionScheme
 from posenc.positions.bias import relative_positions
 
 
-class _AtOffsets(Intervention):
-    """Changes the logits at given offsets, in given heads and layers, from one step to another.
+class OffsetBias(Intervention):
+    """Adds a fixed bias to the logits at given offsets; offset 1 makes previous-token heads.
 
     Whether it is active is a tensor filled before each step, so a compiled model needs no second graph and a resumed
     run behaves like an uninterrupted one.
+
+    Args:
+        heads: H.
+        offsets: distances from the query back to the key.
+        strength: the bias.
+        in_heads: the number of heads per layer, starting with the first; None for all.
+        in_layers: layer indices, from 0; None for all.
+        start, stop: numbers of updates after which it starts and stops; None for never.
     """
 
     active: Tensor
-    strength: float
 
     def __init__(
         self,
         scheme: PositionScheme,
         heads: PositiveInt,
         offsets: list[int],
+        strength: Annotated[float, Ge(-1e30), Le(1e30)],
         in_heads: PositiveInt | None = None,
         in_layers: list[int] | None = None,
         start: NonNegativeInt = 0,
@@ -39,6 +47,7 @@ class _AtOffsets(Intervention):
             raise ValueError(f"in_heads={in_heads} must be at most the model's {heads} heads, or null for all")
         if stop is not None and stop < start:
             raise ValueError(f"start={start} must not be after stop={stop}")
+        self.strength = strength
         self.offsets, self.in_layers, self.start, self.stop = tuple(offsets), in_layers, start, stop
         self.heads, self.in_heads = heads, heads if in_heads is None else in_heads
         self.register_buffer("active", torch.tensor(start == 0), persistent=False)
@@ -67,16 +76,11 @@ class _AtOffsets(Intervention):
         return added if bias is None else bias + added
 
 
-class OffsetBias(_AtOffsets):
-    """Adds a fixed bias to the logits at given offsets; offset 1 makes previous-token heads.
+class OffsetMask(OffsetBias):
+    """Masks attention at given offsets; a token can always attend to itself.
 
     Args:
-        heads: H.
-        offsets: distances from the query back to the key.
-        strength: the bias.
-        in_heads: the number of heads per layer, starting with the first; None for all.
-        in_layers: layer indices, from 0; None for all.
-        start, stop: numbers of updates after which it starts and stops; None for never.
+        heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`.
     """
 
     def __init__(
@@ -84,21 +88,9 @@ class OffsetBias(_AtOffsets):
         scheme: PositionScheme,
         heads: PositiveInt,
         offsets: list[int],
-        strength: Annotated[float, Ge(-1e30), Le(1e30)],
         in_heads: PositiveInt | None = None,
         in_layers: list[int] | None = None,
         start: NonNegativeInt = 0,
         stop: NonNegativeInt | None = None,
     ) -> None:
-        super().__init__(scheme, heads, offsets, in_heads, in_layers, start, stop)
-        self.strength = strength
-
-
-class OffsetMask(_AtOffsets):
-    """Masks attention at given offsets; a token can always attend to itself.
-
-    Args:
-        heads, offsets, in_heads, in_layers, start, stop: as in `OffsetBias`.
-    """
-
-    strength = -torch.inf
+        super().__init__(scheme, heads, offsets, -torch.inf, in_heads, in_layers, start, stop)

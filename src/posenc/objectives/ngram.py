@@ -114,9 +114,7 @@ def _count(train: Ids, contexts: Keys, order: int, bits: int) -> tuple[Keys, NDA
         index = np.minimum(np.searchsorted(contexts, prefixes), len(contexts) - 1)
         new_grams, new_counts = np.unique(chunk[contexts[index] == prefixes], return_counts=True)
         grams, inverse = np.unique(np.concatenate([grams, new_grams]), return_inverse=True)
-        merged = np.zeros(len(grams), np.int64)
-        np.add.at(merged, inverse, np.concatenate([counts, new_counts]))
-        counts = merged
+        counts = np.bincount(inverse, np.concatenate([counts, new_counts])).astype(np.int64)
     return grams, counts
 
 

@@ -10,7 +10,7 @@ from pydantic import FiniteFloat
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, band, mean
-from posenc.analysis.results import CurveRow, by_arm
+from posenc.analysis.results import CurveRow, by_arm, losses_by_seed
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.bounds import PositiveInt
 from posenc.errors import UserError
@@ -130,9 +130,7 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
 
 def _curve(rows: Sequence[CurveRow]) -> dict[str, Any]:
     """Mean over seeds, of enough for a verdict with its interval, at the tokens that all seeds have."""
-    seeds: dict[int, dict[int, float]] = {}
-    for row in rows:
-        seeds.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
+    seeds = losses_by_seed(rows)
     shared = sorted(set.intersection(*map(set, seeds.values())))
     found = band(shared, [mean([curve[tokens] for curve in seeds.values()]) for tokens in shared])
     interval = {"low": found.low, "high": found.high} if len(seeds) >= SEEDS_FOR_A_VERDICT else {}

@@ -70,7 +70,7 @@ def heads(comparison: Comparison) -> Figure:
         _over_steps(row[0], panel, "val_loss", look)
         row[0].set_ylim(*window(panel.arms))
         if panel.ngram is not None:
-            _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.name.split()[0]}, linestyle=DASHES["dot"])
+            _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.order}, linestyle=DASHES["dot"])
         for axes, name in zip(row[1:], shown, strict=True):
             if name not in scores(panel):
                 axes.set_axis_off()

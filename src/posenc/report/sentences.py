@@ -169,7 +169,8 @@ def heads(panel: Panel) -> str:
     if ngram is None:
         return sentence
     falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in rows if row.dropped)
-    return f"Steps until the loss is {DROPPED} below the {ngram.loss:.2f} nats of the {ngram.name}: {falls}. {sentence}"
+    below = f"{DROPPED} below the {ngram.loss:.2f} nats of the {ngram.order} model"
+    return f"Steps until the loss is {below}: {falls}. {sentence}"
 
 
 def _at(estimate: Estimate) -> str:

@@ -142,7 +142,7 @@ def heads(panel: Panel) -> Table:
     """One row per scheme: when its loss falls below the n-gram baseline, and its final scores."""
     assert panel.heads is not None
     ngram = panel.ngram
-    drop = [f"loss {DROPPED} below\nthe {ngram.name}"] if ngram else []
+    drop = [f"loss {DROPPED} below\nthe {ngram.order} model"] if ngram else []
     rows = [
         (
             row.scheme,
@@ -156,7 +156,7 @@ def heads(panel: Panel) -> Table:
         ("scheme", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
         rows,
         "Steps, and scores of the best head, mean over seeds."
-        + (f" The {ngram.name} has a loss of {ngram.loss:.3f} nats per token." if ngram else ""),
+        + (f" The {ngram.order} model has a loss of {ngram.loss:.3f} nats per token." if ngram else ""),
     )
 
 

@@ -2,18 +2,9 @@
 
 from collections.abc import Sequence
 
-from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, RunRow, by_arm
-from posenc.report import formatting
+from posenc.analysis.results import CopyingRow, DistanceRow, RemovedHeadRow, by_arm
+from posenc.report.claim_map.tables import ARM_COLUMNS, arm_cells
 from posenc.report.tables import Table, section
-
-COLUMNS = ("scheme", "hyperparameters", "tokens", "seeds")
-"""The first columns of each table."""
-
-
-def _arm(of: RunRow, seeds: Sequence[int]) -> tuple[str, ...]:
-    """The cells under COLUMNS."""
-    changed = "" if of.in_default_setting else f"; {of.setting}"
-    return of.pos, f"{formatting.hyperparameters(of)}{changed}", f"{of.tokens:,}", ", ".join(map(str, seeds))
 
 
 def copying(rows: Sequence[CopyingRow]) -> list[str]:
@@ -23,7 +14,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
         arm = own[0]
         cells.append(
             [
-                *_arm(arm, [run.seed for run in own]),
+                *arm_cells(arm, [run.seed for run in own]),
                 ", ".join(f"{run.second - run.first:+.2f}" for run in own),
                 ", ".join(f"{run.new:.3f}" for run in own),
                 ", ".join(f"{run.seen:.3f}" for run in own),
@@ -33,7 +24,7 @@ def copying(rows: Sequence[CopyingRow]) -> list[str]:
             ]
         )
     head = (
-        *(*COLUMNS, "second minus first occurrence"),
+        *(*ARM_COLUMNS, "second minus first occurrence"),
         *("novel context", "repeated context", "share", "own text before", "other text before"),
     )
     return section(
@@ -58,9 +49,9 @@ def distances(rows: Sequence[DistanceRow]) -> list[str]:
         seeds = sorted({row.seed for row in own})
         gains = [[losses[far, seed] - losses[0, seed] for seed in seeds if (far, seed) in losses] for far in apart]
         cells.append(
-            [*_arm(own[0], seeds), *(", ".join(f"{gain:+.2f}" for gain in of_distance) for of_distance in gains)]
+            [*arm_cells(own[0], seeds), *(", ".join(f"{gain:+.2f}" for gain in of_distance) for of_distance in gains)]
         )
-    head = (*COLUMNS, *(f"{far} back" for far in apart))
+    head = (*ARM_COLUMNS, *(f"{far} back" for far in apart))
     return section(
         Table(head, cells),
         "The same passage, with a copy of it at several distances: the loss on the second half of the last eighth of "
@@ -82,7 +73,7 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
         most, following = [heads[0] for heads in ordered], [head for heads in ordered for head in heads[1:2]]
         cells.append(
             [
-                *_arm(own[0], seeds),
+                *arm_cells(own[0], seeds),
                 *(", ".join(f"{row.second - row.first:+.2f}" for row in found) for found in (whole, most, following)),
                 ", ".join(f"{row.layer}.{row.head}" for row in most),
                 *(", ".join(f"{row.new:.3f}" for row in found) for found in (whole, most)),
@@ -90,7 +81,7 @@ def removed_heads(rows: Sequence[RemovedHeadRow]) -> list[str]:
             ]
         )
     head = (
-        *(*COLUMNS, "second minus first occurrence"),
+        *(*ARM_COLUMNS, "second minus first occurrence"),
         *("without one head", "without another", "that head", "novel context", "without that head"),
         *("repeated context", "without that head"),
     )

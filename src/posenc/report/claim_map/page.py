@@ -134,7 +134,8 @@ def _copied(study: Study, corpus: str, found: CorpusMap) -> list[str]:
 def _within(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     """Plot the longest runs of other schemes beside those of the two; returns the paragraphs."""
     longest = max((result.tokens for result in itertools.chain(*found.others.values())), default=0)
-    drawn = within_runs([row for row in study.rows("curves.csv", CurveRow, corpus) if row.tokens == longest])
+    planned = {result.key for result in found.results if result.tokens == longest}
+    drawn = within_runs([row for row in study.rows("curves.csv", CurveRow, corpus) if row.key in planned])
     if drawn is None:
         return []
     name = f"within-{corpus}.png"

@@ -84,10 +84,9 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     axes.axhline(1, color="#1c1c1c", linewidth=0.9)
     _seeds_of(axes, main)
     _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
-    measured = {pos: points for pos, points in others.items() if points}
-    look, markers = looks(measured), dict(zip(measured, itertools.cycle("DsPXh^v"), strict=False))
-    middle = (len(measured) - 1) / 2
-    for place, (pos, points) in enumerate(measured.items()):
+    look, markers = looks(others), dict(zip(others, itertools.cycle("DsPXh^v"), strict=False))
+    middle = (len(others) - 1) / 2
+    for place, (pos, points) in enumerate(others.items()):
         beside = axes.transData + ScaledTranslation(3 * (place - middle) / 72, 0, axes.figure.dpi_scale_trans)
         style = {"color": look[pos].colour, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}
         line = {"linestyle": DASHES[look[pos].dash], "linewidth": 1, "marker": markers[pos]}
@@ -95,7 +94,7 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
         for point in points:
             for at, marker in _bounds(point):
                 axes.plot(point.tokens, at, marker, **style)
-    drawn = itertools.chain(main, *measured.values())
+    drawn = itertools.chain(main, *others.values())
     axes.update_datalim([(point.tokens, point.bound) for point in drawn])  # matplotlib leaves out what is moved
     axes.set_yscale("log")
     _ratios(axes.yaxis)
@@ -207,7 +206,7 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:
     """Ticks on the upper axis where the baseline has the loss of an n-gram model."""
     baseline = {point.tokens: point.loss for point in points}
-    tokens = {order: tokens_to(baseline, loss) for order, loss in ngrams.items()} if len(points) > 1 else {}
+    tokens = {order: tokens_to(baseline, loss) for order, loss in ngrams.items()}
     inside = {str(order): at for order, at in tokens.items() if 0 < at < math.inf}
     if not inside:
         return

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from posenc.analysis.claim_map import ARM, BASELINE, FAMILIES, Point, advantage
 from posenc.analysis.convergence import mean
 from posenc.analysis.levels import Level, level, levels_of_arm
-from posenc.analysis.results import Result, ShareRow, by_arm
+from posenc.analysis.results import Result, RunRow, ShareRow, by_arm
 from posenc.report import formatting
 from posenc.report.tables import Table, markdown, section
 
@@ -16,6 +16,9 @@ HEAD = (
     "times fewer tokens (95 % interval)",
 )
 """Of a table of the map's points."""
+
+ARM_COLUMNS = ("scheme", "hyperparameters", "tokens", "seeds")
+"""The first columns of a table with a row for each arm."""
 
 
 def table(points: Sequence[Point], unit: int) -> str:
@@ -87,7 +90,7 @@ def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]
 def _of_level(found: Level) -> tuple[str, ...]:
     """The cells; tokens and losses are means over seeds."""
     loss, *tokens = (statistics.fmean(values.values()) for values in (found.losses, found.needed, found.baseline))
-    ratio = f"{'over ' * found.bound}{found.ratio.value:.2f}{formatting.bounds(found.ratio)}"
+    ratio = f"{'over ' * found.is_bound}{found.ratio.value:.2f}{formatting.bounds(found.ratio)}"
     return (
         f"{loss:.3f}",
         *map(formatting.millions, tokens),
@@ -95,16 +98,20 @@ def _of_level(found: Level) -> tuple[str, ...]:
     )
 
 
+def arm_cells(of: RunRow, seeds: Sequence[int]) -> tuple[str, ...]:
+    """The cells under ARM_COLUMNS."""
+    changed = "" if of.in_default_setting else f"; {of.setting}"
+    return of.pos, f"{formatting.hyperparameters(of)}{changed}", f"{of.tokens:,}", ", ".join(map(str, seeds))
+
+
 def position_shares(rows: Sequence[ShareRow]) -> list[str]:
     """The paragraphs on the runs of a corpus in shares.csv, one row per arm, in Markdown."""
     cells = []
     for runs in by_arm(rows):
-        one, seeds = runs[0], ", ".join(str(run.seed) for run in runs)
         shares = (f"{statistics.fmean(of):.2f}" for of in zip(*((run.first, run.last) for run in runs), strict=True))
-        cells.append((one.setting, one.pos, one.scale, one.base, f"{one.lr:g}", f"{one.tokens:,}", seeds, *shares))
-    head = ("setting", "scheme", "amplitude", "base", "learning rate", "tokens", "seeds", "first", "last")
+        cells.append((*arm_cells(runs[0], [run.seed for run in runs]), *shares))
     return section(
-        Table(head, cells),
+        Table((*ARM_COLUMNS, "first", "last"), cells),
         "### Share of the position encoding",
         "The share of the first norm's input variance that is due to an additive position encoding, at the first and "
         "the last validation of a run, mean over seeds. `shares.csv` has that of each seed.",

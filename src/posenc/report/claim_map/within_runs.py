@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from posenc.analysis.claim_map import ARM
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
-from posenc.analysis.results import CurveRow, by_arm
+from posenc.analysis.results import CurveRow, by_arm, losses_by_seed
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
 from posenc.report.figures import STYLE
@@ -54,9 +54,7 @@ def arms(rows: Iterable[CurveRow]) -> dict[str, list[ArmCurves]]:
     trials = {row.seed for row in rows if row.setting == SEARCH}
     found: dict[str, list[ArmCurves]] = {}
     for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows):
-        curves = ArmCurves(of_arm[0].lr, of_arm[0].base, {}, trials)
-        for row in of_arm:
-            curves.by_seed.setdefault(row.seed, {})[row.at_tokens] = row.val_loss
+        curves = ArmCurves(of_arm[0].lr, of_arm[0].base, losses_by_seed(of_arm), trials)
         found.setdefault(of_arm[0].pos, []).append(curves)
     return {pos: sorted(of_scheme, key=ArmCurves.rank, reverse=True) for pos, of_scheme in found.items()}
 

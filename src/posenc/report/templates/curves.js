@@ -28,7 +28,7 @@
 
   function loss(panel, chosen) {
     const lines = panel.thresholds.map(({ level, share }) => ({ y: level, text: share }));
-    if (panel.ngram) lines.push({ y: panel.ngram.loss, text: panel.ngram.name.split(" ")[0], dash: "2 3" });
+    if (panel.ngram) lines.push({ y: panel.ngram.loss, text: panel.ngram.order, dash: "2 3" });
     return {
       x: across(chosen), y: { title: LABELS.val_loss, log: chosen.logy, range: panel.window },
       series: overTraining(panel, chosen, "val_loss"), lines: chosen.thresholds ? lines : [],
