@@ -110,8 +110,7 @@ class Slurm(SlurmLauncher):
         from hydra.core.singleton import Singleton
         from submitit import AutoExecutor
 
-        given = {**self.params, "additional_parameters": self.params["additional_parameters"] or {}}
-        given["setup"] = [*(given["setup"] or []), *_signal_setup(given["additional_parameters"])]
+        given = dict(self.params)
         folder, timeouts = given.pop("submitit_folder"), given.pop("max_num_timeout")
         shared = {one.name for one in fields(BaseQueueConf)}
         parameters = {key if key in shared else f"slurm_{key}": value for key, value in given.items()}
@@ -186,22 +185,3 @@ class SubmittedJob:
     def _fail(self, sentence: str) -> None:
         record_failure(self.name, sentence, unfinished_run(self.configuration))
         self.outcome = JobReturn(status=JobStatus.COMPLETED)  # FAILED would end the sweep
-
-
-def _signal_setup(options: Any) -> list[str]:
-    """Shell setup that makes submitit listen to the signal set in sbatch's options.
-
-    Raises:
-        UserError: if the options are no mapping, or there is no such signal.
-    """
-    if not isinstance(options, dict):
-        raise UserError(f"hydra.launcher.additional_parameters={options} must be a mapping, like {{signal: USR1@60}}")
-    option = options.get("signal")
-    if not option:
-        return []
-    try:
-        return [f"export SUBMITIT_PREEMPT_SIGNAL={slurm.signal_name(str(option))}"]
-    except (KeyError, ValueError) as error:
-        raise UserError(
-            f"hydra.launcher.additional_parameters.signal={option} is not a signal, like USR1@60"
-        ) from error

@@ -97,4 +97,5 @@ WRONG_TEXTS = [
     unreadable_within("{here}/**/a.txt"),
     train("data=fineweb_edu data.limit=-1", "data.limit=-1 must be an integer at least 1 or null"),
     train("data=enwik8", "data.path=LTCB/enwik8 cannot be loaded"),
+    train("data=enwik8 data.path=~nobody/x", "data.path=~nobody/x cannot be loaded"),
 ]

@@ -1,6 +1,7 @@
 """Datasets of the Hugging Face Hub: their splits, and what identifies them."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -76,6 +77,13 @@ def test_a_local_dataset_is_known_by_its_contents_and_not_by_its_path(tmp_path):
     assert HubCut(other.path).fingerprint() != one.fingerprint()
     (tmp_path / "a" / "train.jsonl").rename(tmp_path / "a" / "test.jsonl")
     assert HubCut(one.path).fingerprint() != one.fingerprint()
+
+
+def test_a_local_dataset_may_have_a_file_whose_name_is_not_utf_8(tmp_path):
+    folder = hub_folder(tmp_path, train=["x\n"])
+    before = HubCut(folder).fingerprint()
+    (tmp_path / os.fsdecode(b"caf\xe9.jsonl")).write_text('{"text": "x"}\n')
+    assert HubCut(folder).fingerprint() != before
 
 
 def test_a_corpus_on_the_hub_is_known_by_its_name_its_revision_and_its_limit_and_not_by_how_it_is_loaded():

@@ -19,7 +19,7 @@ def preempted(cluster: Cluster, run: Held, job: str) -> None:  # noqa: ARG001
 
 
 def signalled(cluster: Cluster, run: Held, job: str) -> None:
-    cluster.signal(job, "USR1")
+    cluster.signal(job, "USR2")
     run.go_on()
 
 

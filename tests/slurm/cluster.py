@@ -33,7 +33,7 @@ RUNS = (
 )  # fmt: skip
 ON_SLURM = (
     "hydra/launcher=slurm", "hydra.launcher.gpus_per_node=null", "hydra.launcher.cpus_per_task=1",
-    "hydra.launcher.partition=preemptible", "hydra.launcher.additional_parameters.signal=USR1@60",
+    "hydra.launcher.partition=preemptible", "hydra.launcher.signal_delay_s=60",
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def six(cluster: Cluster) -> tuple[int, str, str]:
     with ThreadPoolExecutor() as pool:
         faults = [
             *(pool.submit(run.preempted) for run in preempted),
-            pool.submit(signalled, "rope", 2, jobs[2], "USR1"),
+            pool.submit(signalled, "rope", 2, jobs[2], "USR2"),
             pool.submit(lambda: cluster.held_still("six", "none", 1).kill()),
             pool.submit(signalled, "none", 0, jobs[3], "TERM"),
         ]
@@ -89,7 +89,7 @@ def test_a_preempted_job_saves_and_goes_on(seed, cluster):
 @pytest.mark.usefixtures("six")
 def test_a_job_signalled_ahead_of_its_limit_saves_and_queues_again(cluster):
     log = cluster.log("six", 2)
-    assert "stopped by SIGUSR1: step " in log
+    assert "stopped by SIGUSR2: step " in log
     assert "Requeued job" in log
     assert "Resuming from step-" in log
 

@@ -65,6 +65,6 @@ def test_a_folder_that_is_gone_is_said_in_a_sentence(tmp_path):
 def test_whatever_the_disk_refuses_is_said_in_the_same_form(code, tmp_path):
     with (
         pytest.raises(RunError, match=f"file could not be written: {os.strerror(code)}"),
-        disk_errors(tmp_path / "file", lambda: "a little"),
+        disk_errors(tmp_path / "file"),
     ):
         raise OSError(code, os.strerror(code))

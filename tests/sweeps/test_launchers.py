@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from posenc.errors import UserError
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
-from posenc.sweeps.slurm import UNKNOWN, JobState, job_states, signal_name
+from posenc.sweeps.slurm import UNKNOWN, JobState, job_states
 from tests.conftest import composed
 
 # A namespace that mypy would find twice.
@@ -23,14 +23,6 @@ on_slurm, in_processes, sweeper = (
     import_module(f"hydra_plugins.posenc_{name}") for name in ("slurm", "joblib", "sweeper")
 )
 Slurm, Processes = on_slurm.Slurm, in_processes.Processes
-
-
-@pytest.mark.parametrize(
-    ("option", "name"),
-    [("USR1@60", "USR1"), ("R:10@60", "USR1"), ("10", "USR1"), ("SIGUSR2", "USR2"), ("b:usr2", "USR2")],
-)
-def test_a_signal_is_read_as_sbatch_reads_it(option, name):
-    assert signal_name(option) == name
 
 
 def test_runs_at_a_time_share_the_cores(monkeypatch):
@@ -43,24 +35,9 @@ def test_a_sweep_without_jobs_ends_at_once():
     assert Slurm().launch([], 0) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"signal": "99@60"}, "hydra.launcher.additional_parameters.signal=99@60 is not a signal, like USR1@60"),
-        ({"signal": "USR9"}, "hydra.launcher.additional_parameters.signal=USR9 is not a signal"),
-        (5, "hydra.launcher.additional_parameters=5 must be a mapping"),
-    ],
-)
-def test_options_that_sbatch_would_not_take_are_refused_in_a_sentence(options, sentence):
-    with pytest.raises(UserError, match=sentence):
-        Slurm(additional_parameters=options, setup=None).launch([["seed=0"]], 0)
-
-
-@pytest.mark.parametrize("options", [None, {}, {"signal": 10}])
-def test_options_may_be_null_and_a_signal_a_number(options, monkeypatch):
-    """Without SLURM's commands these get as far as submitit."""
+def test_without_slurm_a_sweep_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    launcher = Slurm(additional_parameters=options, setup=None, submitit_folder="jobs", max_num_timeout=1)
+    launcher = Slurm(submitit_folder="jobs", max_num_timeout=1)
     with pytest.raises(UserError, match=r"^hydra/launcher=slurm cannot submit: Could not detect"):
         launcher.launch([["seed=0"]], 0)
 

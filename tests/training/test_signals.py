@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from posenc.errors import RunError, Stopped
+from posenc.tracking import client, wandb_logger
 from posenc.training import signals, watchdog
 from posenc.training.signals import Signals
 from tests.conftest import HANGUP
 
-SLOWEST = signals.GRACE + watchdog.LIMIT
+SLOWEST = signals.GRACE + max(watchdog.LIMIT, wandb_logger.FAILED_UPLOAD + client.GRACE)
 """Seconds from a signal to the end of a single rank; before a fixture changes the limit."""
 
 

@@ -24,13 +24,13 @@ def module(*batches: tuple[float, float]) -> Any:
 
 @pytest.mark.parametrize("near", [0.0, 1.5, 4.0])
 def test_batches_count_by_their_share_of_the_targets_and_padding_not_at_all(near):
-    measured = validate(TRAINER, module((1, 0.25), (2, 0.75), (9, 0)), near)
+    measured = validate(TRAINER, module((1, 0.25), (2, 0.75), (9, 0)), near, lambda: False)
     error = (0.25 * 1 + 0.75 * 4 - 1.75**2) ** 0.5
     assert measured == {"val_loss": 1.75, "val_loss_se": pytest.approx(error, rel=1e-5)}
 
 
 def test_a_single_batch_has_no_standard_error():
-    assert validate(TRAINER, module((2, 1)), 2.0) == {"val_loss": 2.0}
+    assert validate(TRAINER, module((2, 1)), 2.0, lambda: False) == {"val_loss": 2.0}
 
 
 def test_a_validation_given_up_between_two_batches_has_no_loss():

@@ -21,7 +21,6 @@ def built_once(
     folder: Path,
     read: Callable[[Path], _T],
     build: Callable[[Path], None],
-    needed: Callable[[], str],
     notice: str = "",
 ) -> _T:
     """The result of `read` on a folder, which is built first if it is missing or damaged.
@@ -32,7 +31,6 @@ def built_once(
     Args:
         read: raises UserError if the folder is missing or damaged.
         build: fills a new folder, which is then renamed.
-        needed: describes the space needed; called only if the disk is full.
         notice: printed before it is built, by the one process that does.
 
     Raises:
@@ -50,7 +48,7 @@ def built_once(
                     print(f"The cache {folder} is damaged ({damage}); rebuilding it.", file=sys.stderr, flush=True)
             if notice:
                 print(notice, flush=True)
-            _build(folder, build, needed)
+            _build(folder, build)
             try:
                 return read(folder)
             except UserError as error:
@@ -58,11 +56,11 @@ def built_once(
                     raise UserError(f"the cache {folder} has just been built and cannot be read: {error}") from error
 
 
-def _build(folder: Path, build: Callable[[Path], None], needed: Callable[[], str]) -> None:
+def _build(folder: Path, build: Callable[[Path], None]) -> None:
     """Fill a temporary folder and rename it; removed on any failure."""
     partial = folder.with_name(folder.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
-    with disk_errors(folder, needed):
+    with disk_errors(folder):
         try:
             partial.mkdir()
             build(partial)
@@ -79,7 +77,7 @@ def _one_builder(folder: Path) -> Iterator[None]:
     new_parents = [parent for parent in folder.parents if not parent.exists()]
     lock = FileLock(f"{folder}.lock")
     try:
-        with disk_errors(folder, lambda: "a little"):
+        with disk_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         try:

@@ -36,7 +36,7 @@ class Corpus(Protocol):
 
 def digest(*parts: object) -> str:
     """A short hash of the parts: 16 hexadecimal digits."""
-    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> Iterator[tuple[int, bytes]]:

@@ -88,7 +88,7 @@ def suffixes() -> str:
 
 def would_find(path: str, file: Path) -> bool:
     """Whether `find_files` looks at a file that may not exist yet: it is in the folder, or matches the glob."""
-    root = Path(os.path.realpath(Path(path).expanduser()))
+    root = Path(os.path.realpath(os.path.expanduser(path)))
     pattern = Path(glob.escape(str(root)), "**") if root.is_dir() else root
     return _fits(Path(os.path.realpath(file)).parts, pattern.parts)
 

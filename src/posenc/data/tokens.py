@@ -20,9 +20,6 @@ from posenc.storage.reading import open_regular, read_mapping
 TOKENS, META = "tokens.bin", "meta.json"
 FORMAT = 1
 
-COUNTING_SECONDS = 5.0
-"""Seconds spent on counting how much space a full disk lacks."""
-
 
 @dataclass(frozen=True)
 class Tokens:
@@ -49,15 +46,15 @@ def open_or_build(
         UserError, RunError: as `built_once`.
     """
     meta = {"format": FORMAT, "fingerprint": fingerprint, "dtype": str(dtype)}
-    writer = TokenWriter(dtype, encode)
+    written: dict[str, Any] = {}
 
     def build(partial: Path) -> None:
-        written = writer.write(partial / TOKENS, folder.name)
+        written.update(_write(partial / TOKENS, folder.name, dtype, encode()))
         (partial / META).write_text(json.dumps({**meta, **written}, indent=1))
 
     start = time.monotonic()
-    ids = built_once(folder, lambda path: _read(path, meta), build, writer.needed)
-    if writer.size:
+    ids = built_once(folder, lambda path: _read(path, meta), build)
+    if written:
         print(f"Cached {len(ids):,} tokens in {folder} ({time.monotonic() - start:.1f} s).", flush=True)
     return Tokens(ids, fingerprint)
 
@@ -81,36 +78,17 @@ def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
         return np.memmap(stream, dtype=dtype, mode="r")
 
 
-class TokenWriter:
-    """Writes chunks of tokens to a file; `size` is the number of bytes so far."""
-
-    def __init__(self, dtype: np.dtype, encode: Callable[[], Iterator[np.ndarray]]) -> None:
-        self.dtype, self.encode = dtype, encode
-        self.size = 0
-        self.chunks: Iterator[np.ndarray] = iter(())
-
-    def write(self, file: Path, title: str) -> dict[str, Any]:
-        """Write all chunks; returns their size in bytes and SHA-256."""
-        self.size, self.chunks = 0, self.encode()
-        checksum = hashlib.sha256()
-        interval = 0.1 if sys.stderr.isatty() else 30  # seconds
-        bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=interval)
-        with file.open("wb") as stream, bar:
-            for chunk in self.chunks:
-                data = chunk.astype(self.dtype, copy=False).tobytes()
-                self.size += len(data)  # before the write, which may fail
-                stream.write(data)
-                checksum.update(data)
-                bar.update(len(chunk))
-            stream.flush()
-            os.fsync(stream.fileno())
-        return {"bytes": self.size, "sha256": checksum.hexdigest()}
-
-    def needed(self) -> str:
-        """The total size of all chunks, or a lower bound if counting takes too long."""
-        deadline = time.monotonic() + COUNTING_SECONDS
-        for chunk in self.chunks:
-            self.size += len(chunk) * self.dtype.itemsize
-            if time.monotonic() > deadline:
-                return f"more than {self.size:,} bytes"
-        return f"{self.size:,} bytes"
+def _write(file: Path, title: str, dtype: np.dtype, chunks: Iterator[np.ndarray]) -> dict[str, Any]:
+    """Write all chunks of tokens to a file; returns their size in bytes and SHA-256."""
+    size, checksum = 0, hashlib.sha256()
+    interval = 0.1 if sys.stderr.isatty() else 30  # seconds
+    bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=interval)
+    with file.open("wb") as stream, bar:
+        for chunk in chunks:
+            data = chunk.astype(dtype, copy=False).tobytes()
+            size += stream.write(data)
+            checksum.update(data)
+            bar.update(len(chunk))
+        stream.flush()
+        os.fsync(stream.fileno())
+    return {"bytes": size, "sha256": checksum.hexdigest()}

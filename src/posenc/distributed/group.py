@@ -1,4 +1,4 @@
-"""Communication between ranks apart from gradients: broadcast, barrier, and which rank reports an error.
+"""Communication between ranks apart from gradients: broadcast, rank 0 first, and which rank reports an error.
 
 Uses the store of torch's rendezvous, which torchrun (or `launch`) hosts; under srun rank 0 does.
 """

@@ -24,7 +24,7 @@ def atomic_write(file: Path, content: str | bytes | memoryview) -> None:
     # A file name that is not UTF-8 has surrogates, which cannot be encoded.
     data = content.encode(errors="replace") if isinstance(content, str) else content
     partial = file.parent / (f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
-    with disk_errors(file, lambda: f"{len(data):,} bytes"):
+    with disk_errors(file):
         try:
             with partial.open("xb") as stream:  # x: never writes through an existing file or link
                 stream.write(data)
@@ -71,7 +71,7 @@ def check_writable(what: str, folder: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Like os.path.lexists, so that a link to nowhere exists, but raises OSError if the path is invalid."""
+    """Like os.path.lexists, so that a dangling symlink exists, but raises OSError if the path is invalid."""
     try:
         path.lstat()
     except FileNotFoundError:

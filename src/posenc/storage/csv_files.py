@@ -59,13 +59,13 @@ class MetricsFile:
             RunError: if the disk is full, or the file has been deleted.
         """
         lines = to_csv(self.columns, rows, header=False)
-        with disk_errors(self.file, lambda: f"{len(lines):,} bytes more"), self.file.open("r+") as stream:
+        with disk_errors(self.file), self.file.open("r+") as stream:
             stream.seek(0, os.SEEK_END)
             stream.write(lines)
 
     def sync(self) -> None:
         """Flush all rows to disk, so that after a power failure no checkpoint is newer than its rows."""
-        with disk_errors(self.file, lambda: "no more"), self.file.open("r+") as stream:
+        with disk_errors(self.file), self.file.open("r+") as stream:
             os.fsync(stream.fileno())
 
 

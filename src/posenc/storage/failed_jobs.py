@@ -20,7 +20,7 @@ def failed_jobs(folder: Path) -> list[dict[str, str]]:
 
 
 def unfinished_jobs(lines: str) -> list[dict[str, str]]:
-    """The failed jobs of such a file, likewise."""
+    """As `failed_jobs`, from the lines of its file."""
     return [failure for failure in map(_failure, lines.splitlines()) if not _finished_since(failure)]
 
 

@@ -1,8 +1,6 @@
 """One-sentence errors for lack of memory and disk failures."""
 
-import errno
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,11 +37,8 @@ def resource_errors(cfg: DictConfig | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
+def disk_errors(file: Path) -> Iterator[None]:
     """Context for writing a file or folder: reports I/O errors, such as those of a full or read-only disk.
-
-    Args:
-        needed: describes the space needed; called only if the disk is full, or a quota is exceeded.
 
     Raises:
         RunError: in place of the OSError.
@@ -53,10 +48,7 @@ def disk_errors(file: Path, needed: Callable[[], str]) -> Iterator[None]:
     except OSError as error:
         if not of_the_disk(error):
             raise
-        reason = error.strerror
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason = f"{reason}: it needs {needed()}, {shutil.disk_usage(file.parent).free:,} are free"
-        raise RunError(f"{file} could not be written: {reason}") from error
+        raise RunError(f"{file} could not be written: {error.strerror}") from error
 
 
 def of_the_disk(error: OSError) -> bool:

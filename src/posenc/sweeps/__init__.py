@@ -1,1 +1,1 @@
-"""The end of a sweep, and the states of its SLURM jobs."""
+"""Checks before a sweep, its progress, the comparison at its end, and the states of SLURM jobs."""

@@ -1,6 +1,5 @@
 """SLURM commands. Job states come from squeue, which, unlike sacct, does not need accounting."""
 
-import signal
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,17 +51,6 @@ def requeue(job: str) -> bool:
     """Requeue a running or finished job; returns whether SLURM accepted."""
     result = _run("scontrol", "requeue", job)
     return result is not None and result.returncode == 0
-
-
-def signal_name(option: str) -> str:
-    """The signal in an sbatch option such as USR1@60, 10 or R:10@60: USR1.
-
-    Raises:
-        KeyError or ValueError: if there is no signal of that name or number.
-    """
-    name = option.rpartition(":")[2].partition("@")[0].upper().removeprefix("SIG")
-    known = signal.Signals(int(name)) if name.isdecimal() else signal.Signals[f"SIG{name}"]
-    return known.name.removeprefix("SIG")
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str] | None:

@@ -1,6 +1,6 @@
 """TensorBoard logging with torch's SummaryWriter."""
 
-import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +23,7 @@ class TensorBoard(Logger):
     def log_metrics(self, row: Mapping[str, float]) -> None:
         """Log a row of metrics.csv, under the same names as for W&B; in a new folder all rows, as after a fork."""
         new = [] if self.folder.exists() else read_numbers(self.directory.path / "metrics.csv")
-        with disk_errors(self.folder, lambda: "more"):
+        with disk_errors(self.folder):
             for one in new or [dict(row)]:
                 step = int(one["step"])
                 for name, value in to_wandb(one).items():
@@ -38,8 +38,7 @@ class TensorBoard(Logger):
 
     def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
         """Log the sample."""
-        text = re.sub("^", "    ", sample, flags=re.MULTILINE)
-        self._from(summary["steps"] + 1).add_text("sample", text, summary["steps"])
+        self._from(summary["steps"] + 1).add_text("sample", textwrap.indent(sample, "    "), summary["steps"])
 
     def close(self, failed: bool) -> None:  # noqa: ARG002
         """Flush and close."""

@@ -44,7 +44,7 @@ class Hardware:
     """Device, precision and compilation; conf/trainer explains each argument.
 
     Raises:
-        ValueError: if the device is not available.
+        ValueError: if the device is not available, or `cuda_graphs` is not possible.
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = "auto"

@@ -15,7 +15,7 @@ from posenc.storage.run_directory import RunDirectory
 from posenc.training.checkpoint_io import CheckpointIO, check_configuration
 from posenc.training.experiment import Experiment
 
-OTHER_LENGTH = ("steps", "schedule")
+MAY_DIFFER = ("steps", "schedule")
 """Keys that may differ in a fork, as long as the learning rate is the same up to the checkpoint. So may
 attention_every, as long as neither run has measured its heads by then."""
 
@@ -42,7 +42,7 @@ class Fork:
             file = _latest(source / "checkpoints", _shared_updates(theirs, experiment))
             checkpoint, step = checkpoint_files.load(file), checkpoint_files.step(file)
             measured = step >= min(theirs["attention_every"], experiment.config["attention_every"])
-            free = OTHER_LENGTH if measured else (*OTHER_LENGTH, "attention_every")
+            free = MAY_DIFFER if measured else (*MAY_DIFFER, "attention_every")
             check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in free}})
             experiment.tokenizer.check(source)
         except UserError as error:

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 class MetricsWriter(Callback):
-    """Writes metrics.csv and passes its rows to every logger; every `attention_every` steps also writes attention.csv.
+    """Writes metrics.csv and passes its rows to the logger; every `attention_every` steps also writes attention.csv.
 
     A row that is not yet written is saved in the checkpoint as pending, since a run may be stopped at any step.
 

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import os
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -125,7 +126,7 @@ def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, A
         raise UserError(f"{error}; delete that file, and the same command writes it again") from error
     print(f"This run is finished (rerun=true trains it again next to {directory.path}):")
     began = summary.get("fork_from", fork_from)
-    if fork_from and Path(fork_from).resolve() != Path(began or "").resolve():
+    if fork_from and os.path.realpath(fork_from) != os.path.realpath(began or ""):
         print(f"  ignored          fork_from={fork_from}: it began {f'from {began}' if began else 'from scratch'}")
     show(summary, directory)
     return summary

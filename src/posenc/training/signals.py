@@ -16,10 +16,13 @@ from posenc.training.watchdog import Watchdog, exit_at_once
 if TYPE_CHECKING:
     from lightning.pytorch.strategies import Strategy
 
-GRACE = 7.0
-"""Seconds after a signal to exit even if no step ends; many senders kill the process after 10 seconds."""
+GRACE = 4.5
+"""Seconds after a signal to stop even if no step ends.
 
-MULTI_RANK_GRACE = 18.0
+With those that W&B has to end, it is less than the 10 seconds after which many senders kill the process.
+"""
+
+MULTI_RANK_GRACE = 20.0
 """Additional seconds for several ranks to reach a row of metrics.csv; torchrun and SLURM kill after 30 seconds."""
 
 
@@ -116,7 +119,7 @@ class Signals:
         signum = self._agreed or self.received
         assert signum is not None
         self._reason = reason
-        if self._training and self._watchdog is not None:  # everything is saved
+        if self._training and self._watchdog is not None:  # what is left to do has time limits of its own
             self._watchdog.stop()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,4 +1,4 @@
-"""Lightning's Trainer for one run, and the features of it that are disabled.
+"""Lightning's Trainer for one run, and which of its features are disabled.
 
 Lightning provides the fit loop, devices, strategies, precision and hooks, and saves the states of optimiser, schedule
 and callbacks in one checkpoint. In addition to OFF, these features are not used:

@@ -9,9 +9,7 @@ from lightning.pytorch import Trainer
 
 
 @torch.no_grad()
-def validate(
-    trainer: Trainer, pl_module: Any, shift: float, postponed: Callable[[], bool] = lambda: False
-) -> dict[str, float] | None:
+def validate(trainer: Trainer, pl_module: Any, shift: float, postponed: Callable[[], bool]) -> dict[str, float] | None:
     """Mean loss over all validation windows and its standard error, as in metrics.csv. All ranks must call this.
 
     The standard error is over batches, weighted by their number of targets; undefined for a single batch.
