@@ -5,7 +5,7 @@ from statistics import mean
 from posenc.analysis.claim_map import advantage
 from posenc.analysis.convergence import first_reached, speed_up
 from posenc.analysis.corpus_map import backbone_of
-from posenc.analysis.results import CopyingRow
+from posenc.analysis.results import CopyingRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.study import Study
 from posenc.report import formatting
@@ -57,19 +57,25 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
     first_search = [dict(one.split("=") for one in arm.split()) for arm in study.plan["blocks"][0]["arms"].values()]
     of_first = {(arm["pos"], float(arm["optim.lr"]), arm.get("pos.base", arm.get("pos.scale"))) for arm in first_search}
     lower = []
-    for pos, stated in (("rope", "1.293 nats"), ("sinusoidal", "1.436")):
+    for pos, arm in (("rope", "RoPE: learning rate, base"), ("sinusoidal", "sinusoid: learning rate, amplitude")):
         all_trials = [run for run in study.on(CORPUS) if run.setting == SEARCH and run.pos == pos]
-        trials = [run for run in all_trials if (pos, run.lr, run.scale or run.base) in of_first]
-        best = min(trials, key=lambda run: run.val_loss)
-        assert len(trials) == 4  # "four trials each"
+        all_trials.sort(key=lambda run: run.val_loss)
+        best, *trials = (run for run in all_trials if (pos, run.lr, run.scale or run.base) in of_first)
+        later = [run for run in all_trials if run not in (best, *trials)]
+        assert len(trials) == 3  # "four trials each"
+        first_four = "; ".join((f"**{ended(best)}**", *map(ended, trials)))
+        assert f"| {arm} | {first_four} | {'; '.join(map(ended, later))} |" in RESULTS
         lower.append(f"{best.val_loss - min(run.val_loss for run in all_trials):.3f}")
-        assert stated.startswith(f"{best.val_loss:.3f}")
-        assert f"({stated};" in RESULTS
         assert {(run.lr, run.scale, run.base) for run in backbone if run.pos == pos} == {
             (best.lr, best.scale, best.base)
         }
     assert f"(by {lower[0]} nats for RoPE, {lower[1]} for the sinusoid); they have not been run longer." in RESULTS
-    assert f"So each arm has a better setting, by {lower[0]} and {lower[1]}, whose" in RESULTS
+    assert f"and each has a better setting, by {lower[0]} and {lower[1]}, whose" in RESULTS
+
+
+def ended(run: Result) -> str:
+    """A trial's hyperparameters and its final loss."""
+    return f"{run.lr:g}, {run.scale or f'{int(run.base):,}'}: {run.val_loss:.3f}"
 
 
 def test_the_second_best_setting_of_the_learned_table_with_19_7m_tokens_is_stated():

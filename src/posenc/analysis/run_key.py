@@ -63,11 +63,11 @@ def key_of_overrides(experiment: str, overrides: Sequence[str], corpus: str, sea
         search_seeds: the seeds of trials.
 
     Raises:
-        UserError: if a value of the key that is a number has no number.
+        UserError: if a value from which a number of the key is computed is no number.
     """
-    values = {override: override.partition("=")[::2] for override in overrides}
-    numbers = dict(value for value in values.values() if value[0] in NUMBERS)
-    shared = tuple(override for override, (name, _) in values.items() if name not in NUMBERS)
+    pairs = [override.partition("=") for override in overrides]
+    numbers = {name: value for name, _, value in pairs if name in NUMBERS}
+    shared = tuple("".join(pair) for pair in pairs if pair[0] not in NUMBERS)
     return _key(experiment, {**flat_configuration(shared), **numbers}, corpus, search_seeds)
 
 
