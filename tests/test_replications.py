@@ -73,6 +73,17 @@ def test_how_much_lower_rope_ends_over_the_six_seeds_with_39_3m_tokens_is_stated
     assert f"over seeds 3 to 5 alone, on the test split, the difference is {of_new}." in RESULTS
 
 
+def test_how_much_lower_rope_ends_on_validation_with_six_more_seeds_is_stated():
+    _, alternatives = found(CORPUS)
+    runs = [run for run in alternatives["fifth replication"] if run.tokens == 39_321_600]
+    losses = {pos: [run.val_loss for run in runs if run.pos == pos] for pos in ("sinusoidal", "rope")}
+    leads = [theirs - ours for theirs, ours in zip(losses["sinusoidal"], losses["rope"], strict=True)]
+    assert len(leads) == 6
+    assert min(leads) > 0
+    for page in (README, RESULTS):
+        assert f"RoPE ends lower with each on validation, by {mean(leads).value:.3f} nats on average;" in page
+
+
 def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
     before = over_six_seeds("third replication", 19_660_800)
     after = over_six_seeds("fourth replication", 39_321_600)
