@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posenc.config.command_line import folder_override
 from posenc.config.overrides import parsed, values_of
+from posenc.config.schema import SHARED
 from posenc.errors import UserError
 from posenc.storage.atomic import atomic_write
 from posenc.sweeps.callback import JOB_COUNT
@@ -67,7 +68,7 @@ class BestAgainstBest(Sweeper):
         assert self.launcher is not None
         schemes, seeds, fixed = self._requested(arguments)
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
-        check_jobs(self._composed([*fixed, *_as_arguments(trial)]) for trial in trials)
+        check_jobs((self._composed([*fixed, *_as_arguments(trial)]) for trial in trials), self.configuration.name)
         folder = Path(self.configuration.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "multirun.yaml", OmegaConf.to_yaml(self.configuration))
@@ -140,7 +141,7 @@ def _check_grid(grid: Any) -> None:
     if not isinstance(grid, dict) or not all(isinstance(tried, list) and tried for tried in grid.values()):
         raise UserError(f"hydra.sweeper.grid={grid} must list one or more values for each key")
     for key, tried in grid.items():
-        if key in ("pos", "seed", "name", "runs"):
+        if key == "pos" or key.partition(".")[0] in SHARED:
             raise UserError(f"hydra.sweeper.grid={grid} cannot vary {key}")
         for value in tried:
             if not _is_kept(key, value):

@@ -97,6 +97,7 @@ WRONG_GRAMMAR = [
     train(f"seed={'9' * 5000}", "cannot be read: Exceeds the limit (4300 digits)"),
     train(f"data.path={'[' * 300}", "cannot be read: arguments look like"),
     train("--resolve", "The --resolve flag can only be used in conjunction with --cfg"),
+    Wrong(("--resolve",), "The --resolve flag can only be used in conjunction with --cfg", program="posenc.train"),
 ]
 
 WRONG_VALUES = [
@@ -216,7 +217,10 @@ HUGE_VALUES = [
     train("trainer=ddp trainer.timeout=1e300", "trainer.timeout=1e+300 must be at least 1 and at most 10000000"),
     train("intervention=offset_bias intervention.strength=1e300", "intervention.strength=1e+300 must be at least"),
     train(f"context={2**20 + 1} batch_size=1", "is longer than the 1048576 positions that the scheme supports"),
-    train("model.family.ratio=1e300", "this does not fit in memory: model.layers=4"),
+    train(
+        "model.family.ratio=1e300",
+        "this does not fit in memory: model.family.queries_per_key=1, model.family.ratio=1e+300, ",
+    ),
     train(f"pos=learned context={10**9} batch_size=1", "this does not fit in memory: pos.context=1000000000"),
     train(f"tokenizer=bpe tokenizer.vocab_size={2**32 - 1} model=base", "and 4294967295 tokens need at least"),
 ]
@@ -308,6 +312,10 @@ STRANGE_CALLS = [
     train("name=${oc.env:POSENC_SECRET}", "would write an environment variable into the run's files"),
     train('data=text name=env data.path="${oc.${name}:POSENC_SECRET}"', "interpolation type oc.env"),
     train('data=text data.path="${oc.${oc.decode:env}:POSENC_SECRET}"', "interpolation type oc.env"),
+    train(
+        "-m seed=0,1 hydra/launcher=joblib hydra.launcher.n_jobs='${oc.create:{_target_:os.mkdir,path:x}}'",
+        "interpolation type oc.create",
+    ),
 ]
 
 WRONG: tuple[Wrong, ...] = (

@@ -5,6 +5,7 @@ from tests.config.wrong_input import train
 WRONG_SWEEPS = [
     train("-m pos=none,rope sed=1,2", "sed is not a key; did you mean seed"),
     train("-m pos=rope,sinusoidal pos.scale=1.0,2.0", "pos.scale is not a key with pos=rope: use separate sweeps"),
+    train("-m +sweep=positions pos.base=1000", "pos.base is not a key with pos=none: use separate sweeps"),
     train("-m pos=none,rop", "pos=rop is not a choice; did you mean pos=rope"),
     train("-m +sweep=position", "sweep=position is not a choice; did you mean sweep=positions"),
     train("-m sweep=positions", "To append to your default list use +sweep=positions"),
@@ -15,6 +16,10 @@ WRONG_SWEEPS = [
     train("-m name=a,b", "name=a,b cannot be swept: the runs of a sweep are compared in one folder"),
     train("-m experiment=smoke,kjv_long", "named smoke and kjv_long: set name=, to compare them in one folder"),
     train("-m data=text data.path={root}/README.md,{root}/train.py", "the runs would be named README and train: set"),
+    train(
+        "-m data=text data.path={root}/README.md,{root}/docs/../README.md",
+        "the runs would be named README, but compared in kjv_tiny: set name=",
+    ),
     train("-m +sweep=positions,families", "+sweep=positions,families cannot be swept: a sweep is one command"),
     train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
@@ -28,6 +33,9 @@ WRONG_SWEEPS = [
     train("-m seed=0,1 model.heads=4,3", "model.width=128 must be a multiple of model.heads=3"),
     train("-m schedule.warmup=10,1000 steps=300", "must each be at most steps=300, not 1000"),
     train("-m experiment=tuned seed=1000", "seed=1000 is used by the search"),
+    train(
+        "-m seed=0,1 intervention=only_layers intervention.in_layers=[4]", "in_layers=[4] must be different ones of the"
+    ),
     train("-m experiment=tuned steps=10,20", "steps cannot be swept here"),
     train("-m hydra/sweeper=best_against_best", "pos is missing: this search compares"),
     train("-m hydra/launcher=joblib hydra.launcher.njobs=2", "did you mean hydra.launcher.n_jobs"),
@@ -35,6 +43,7 @@ WRONG_SWEEPS = [
     train("-m hydra/launcher=joblib hydra.launcher.n_jobs=0", "hydra.launcher.n_jobs=0 must be at least 1"),
     train("-m hydra/launcher=joblib hydra.launcher.n_jobs=two", "hydra.launcher.n_jobs=two must be at least 1"),
     train("-m seed=range(0,1000000000)", "seed=range(0,1000000000) has too many values"),
+    train(f"-m seed=range(0,1{400 * '0'})", "has too many values: a sweep has at most 10,000 runs"),
     train("-m seed=range(0,5,0)", "its step must not be 0"),
     train("-m checkpoint_seconds=1,2", "checkpoint_seconds=1,2 cannot be swept: it does not affect the curve"),
     train("-m logger=csv,wandb", "logger=csv,wandb cannot be swept: it does not affect the curve"),
@@ -51,6 +60,9 @@ WRONG_SWEEPS = [
     train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[]}", "must list one or more values for each key"),
     train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[inf]}", "cannot have inf for optim.lr: only numbers"),
     train("-m hydra/sweeper=best_against_best +hydra.sweeper.grid={seed:[1]}", "grid={'seed': [1]} cannot vary seed"),
+    train("-m experiment=tuned +hydra.sweeper.grid={trainer.precision:[32-true]}", "cannot vary trainer.precision"),
+    train("-m experiment=tuned +hydra.sweeper.grid={batch_size:[16,32]}", "cannot vary batch_size"),
+    train("-m experiment=tuned +hydra.sweeper.grid={tokenizer.vocab_size:[300]}", "cannot vary tokenizer.vocab_size"),
     train("-m hydra.sweeper.params.seed=8", "hydra.sweeper.params.seed cannot be set: sweep with -m seed=..."),
     train("-m experiment=tuned pos=rope +hydra.sweeper.grid={optim.rl:[1]}", "optim.rl is not a key with any pos"),
     train("-m experiment=tuned hydra.sweeper.grid={optim.lr:[0.1,-1]}", "optim.lr=-1 must be above 0"),

@@ -49,6 +49,8 @@ def test_a_path_needs_no_quotes(monkeypatch):
         "hydra.callbacks={}",
         "hydra={run:{dir:x}}",
         "hydra.sweeper.params={pos._target_:os.system}",
+        "hydra.launcher.n_jobs=[{_target_:os.makedirs}]",
+        "hydra.sweeper.grid={optim.lr:[{_target_:torch.load}]}",
         "pos.base=${oc.env:KEY}",
         "pos.base=${ oc.env:KEY,none}",
         "pos.base=${oc.decode:${oc.env:KEY}}",

@@ -204,6 +204,7 @@ def test_two_interventions_go_together():
         (lambda: OnlyLayers(NopeHybrid(8), [2, 3]), r"in_layers=\[2, 3\] must be layers with positions: \[3\] has"),
         (lambda: OnlyLayers(Forgetting(WIDTH, HEADS, 2), [2]), r"in_layers=\[2\] must be layers of the model"),
         (lambda: FollowingAmplitude(Rotary(8)), "additive scheme, such as pos=sinusoidal: Rotary is not"),
+        (lambda: FollowingAmplitude(Smear(Learned(8, WIDTH, "learned"))), "use another pos.scale than learned"),
     ],
 )
 def test_impossible_values_are_refused(make, sentence):

@@ -7,13 +7,13 @@ import torch
 
 from posenc.positions import Rotary
 from posenc.sweeps import jobs
-from posenc.sweeps.jobs import check_jobs, configurations
+from posenc.sweeps.jobs import check_jobs, jobs_of
 from tests.conftest import CONF
 
 
 def test_a_swept_experiment_s_own_sweep_is_not_part_of_it():
     """Linear attention, of the second experiment, does not support all schemes over which the first one sweeps."""
-    check_jobs(configurations(["-m", "experiment=schemes,roformer_performer_tiny", "name=both"], CONF))
+    check_jobs(*jobs_of(["-m", "experiment=schemes,roformer_performer_tiny", "name=both"], CONF))
 
 
 def test_a_scheme_that_reads_its_tensors_is_checked_by_its_job(monkeypatch):
@@ -25,7 +25,7 @@ def test_a_scheme_that_reads_its_tensors_is_checked_by_its_job(monkeypatch):
         torch.arange(4).numpy()  # has no values where the check builds the scheme
 
     monkeypatch.setattr(Rotary, "__init__", reading)
-    check_jobs(configurations(["-m", "pos=none,rope"], CONF))
+    check_jobs(*jobs_of(["-m", "pos=none,rope"], CONF))
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_a_scheme_that_reads_its_tensors_is_checked_by_its_job(monkeypatch):
 def test_jobs_that_differ_in_their_seed_are_built_once(swept, built, monkeypatch):
     models: list[object] = []
     monkeypatch.setattr(jobs, "_build", models.append)
-    check_jobs(configurations(["-m", *swept.split()], CONF))
+    check_jobs(*jobs_of(["-m", *swept.split()], CONF))
     assert len(models) == built

@@ -34,7 +34,7 @@ def comparable_runs(runs: Sequence[Run], baseline: str, own: Collection[str]) ->
     """The comparable ones of the runs of one setting.
 
     Args:
-        own: the hyperparameters in which a scheme may differ from the baseline, besides its own.
+        own: the hyperparameters, and groups of them, in which a scheme may differ from the baseline, besides its own.
     """
     schemes, repeated = _by_scheme(runs)
     differences = _differences(schemes, baseline, own)
@@ -84,7 +84,7 @@ def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[
     excluded: dict[str, str] = {}
     for key in sorted({key for setting in merged.values() for key in setting}):
         values = {scheme: setting[key] for scheme, setting in merged.items() if key in setting}
-        if key in own or key.startswith("pos."):
+        if not {key, key.partition(".")[0]}.isdisjoint({*own, "pos"}):
             continue
         ours = values.get(reference)
         for scheme, value in values.items():

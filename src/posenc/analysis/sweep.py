@@ -12,7 +12,7 @@ from typing import Any, Required, TypeVar
 from typing_extensions import TypedDict  # required by pydantic before Python 3.12
 
 from posenc.analysis.runs import Run, read_run, read_runs, run_directories
-from posenc.config.schema import canonical
+from posenc.config.schema import SHARED, canonical
 from posenc.errors import UserError
 from posenc.storage.failed_jobs import failed_jobs
 from posenc.storage.lengths_file import read
@@ -48,8 +48,9 @@ class Sweep:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The hyperparameters of the search."""
-        return tuple(dict.fromkeys(key for trial in self.search for key in trial if key not in NOT_SEARCHED))
+        """The hyperparameters of the search, without what an earlier version did not refuse to search."""
+        keys = dict.fromkeys(key for trial in self.search for key in trial if key not in NOT_SEARCHED)
+        return tuple(key for key in keys if key.partition(".")[0] not in SHARED)
 
 
 def read_folder(folder: Path) -> Sweep:

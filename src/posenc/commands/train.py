@@ -16,14 +16,14 @@ def main(conf: Path = CONF) -> None:
     """The command line, parsed by Hydra except for --help and --version."""
     from posenc.config.command_line import flags_first, one_sentence_errors
     from posenc.config.overrides import flags_of
-    from posenc.sweeps.jobs import check_jobs, configurations
+    from posenc.sweeps.jobs import check_jobs, jobs_of
 
     sys.argv[1:] = flags_first(sys.argv[1:])
     arguments = set(sys.argv)
     if not arguments & {"-h", "--help", "--version"}:
         with one_sentence_errors(sys.argv[1:], conf):
             if flags_of(sys.argv[1:]).multirun:
-                check_jobs(configurations(sys.argv[1:], conf))
+                check_jobs(*jobs_of(sys.argv[1:], conf))
             _compose_and_train(conf)
             if flags_of(sys.argv[1:]).cfg:
                 print(f"# The files in {conf} explain each key.")

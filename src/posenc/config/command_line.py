@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -30,7 +30,7 @@ _N = TypeVar("_N", int, float)
 
 INTERRUPTED = 130
 
-READERS = ("posenc.commands.train", __name__, "posenc.config.compose", "posenc.config.overrides")
+READERS = ("posenc.commands.train", "posenc.train", __name__, "posenc.config.compose", "posenc.config.overrides")
 """Modules that pass the command line to libraries; library errors in other modules are bugs of the program."""
 
 PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
@@ -150,9 +150,15 @@ def broken_pipe() -> Stopped:
 
 def _while_reading(error: Exception) -> bool:
     """Whether a library raised the error while parsing the command line; otherwise it is a bug of the program."""
-    modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    modules = [_module(frame.f_globals) for frame, _ in traceback.walk_tb(error.__traceback__)]
     ours = [name for name in modules if name.startswith(("__main__", "posenc.", "hydra_plugins.posenc"))]
     return modules[-1] != ours[-1] and ours[-1] in READERS
+
+
+def _module(namespace: Mapping[str, Any]) -> str:
+    """The name of a module, that given after python -m if it is the main one."""
+    spec = namespace.get("__spec__")
+    return str(spec.name if spec else namespace.get("__name__"))
 
 
 class Arguments(argparse.ArgumentParser):

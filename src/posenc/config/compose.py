@@ -15,9 +15,11 @@ from posenc.errors import UserError
 def register_resolvers() -> None:
     """Register the OmegaConf resolvers of the configuration files, such as `${head_dim:width,heads}`.
 
-    The one that reads environment variables is removed: they may be secrets, and a value ends up in the run's files.
+    Two of OmegaConf's are removed: the one that reads environment variables, since they may be secrets and a value ends
+    up in the run's files, and the one with which a value can become a mapping, and so an object that Hydra would build.
     """
-    OmegaConf.clear_resolver("oc.env")
+    for unsafe in ("oc.env", "oc.create"):
+        OmegaConf.clear_resolver(unsafe)
     for name, function in (("head_dim", _head_dim), ("bidirectional", _bidirectional), ("name_of", _name_of)):
         OmegaConf.register_new_resolver(name, function, replace=True)
 

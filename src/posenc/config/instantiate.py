@@ -17,6 +17,7 @@ from typing import Any
 from typing_extensions import get_protocol_members, is_protocol  # in typing from Python 3.13 on
 
 from posenc.errors import UserError, out_of_memory
+from posenc.storage.reading import leaves
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ def build(configuration: Mapping[str, Any], group: str, within: str = "", **supp
     except (MemoryError, RuntimeError, OverflowError, TypeError) as error:
         if not isinstance(error, OverflowError) and not out_of_memory(error):
             raise
-        sizes = ", ".join(f"{path}.{key}={value}" for key, value in plain.items() if type(value) is int)
+        numbers = ((key, value) for key, value in leaves(values) if type(value) in (int, float))
+        sizes = ", ".join(f"{path}.{key}={value}" for key, value in numbers)
         raise UserError(f"this does not fit in memory: {sizes or path}") from error
     if not _is(path, built):
         what = f"an implementation of {GROUPS[path].interface}"

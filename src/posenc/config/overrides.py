@@ -4,12 +4,13 @@ import argparse
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, IntervalSweep, Override, RangeSweep, Transformer
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.compat import hydra_arguments
 from posenc.config.compose import with_hydra
@@ -62,6 +63,13 @@ def parsed(arguments: Sequence[str]) -> list[Override]:
     return [_parsed(argument) for argument in flags_of(arguments).overrides]
 
 
+def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]:
+    """The overrides of a sweep by key: those of the command line, then, for other keys, `hydra.sweeper.params`."""
+    params = config.hydra.sweeper.get("params")
+    of_file = [f"{key!s}={value}" for key, value in params.items()] if isinstance(params, DictConfig) else []
+    return {override.key_or_group: override for override in parsed([*of_file, *task])}
+
+
 def _parsed(argument: str) -> Override:
     try:
         return OverridesParser.create().parse_overrides([argument])[0]
@@ -93,8 +101,10 @@ def _check_listed(override: Override) -> None:
     if isinstance(swept, RangeSweep):
         if not swept.step or swept.start is None or swept.stop is None:
             raise UserError(f"{override.input_line} is infinite: its step must not be 0")
-        if not (swept.stop - swept.start) / swept.step <= MAX_RUNS:  # NaN compares false
-            raise UserError(f"{override.input_line} has too many values: a sweep has at most {MAX_RUNS:,} runs")
+        with suppress(OverflowError):
+            if (swept.stop - swept.start) / swept.step <= MAX_RUNS:  # NaN compares false
+                return
+        raise UserError(f"{override.input_line} has too many values: a sweep has at most {MAX_RUNS:,} runs")
 
 
 def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[str]], for_sweep: str = "add -m") -> None:
@@ -171,7 +181,7 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
     keys = _keys_by_choice(overrides, groups, conf)
     for override in overrides:
         key = override.key_or_group
-        if override.is_add() or key in groups or key.startswith("hydra/"):
+        if override.is_add() or _is_group(override, groups):
             continue
         lacking = [choice for choice, known in keys.items() if key not in known]
         if len(lacking) == len(keys):
@@ -199,11 +209,10 @@ def _choices_with(key: str, conf: Path) -> list[str]:
 
 def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf: Path) -> dict[str, set[str]]:
     """The keys of the configuration with each choice of a sweep, by group=choice; else with the first of any group."""
-    chosen = {
-        f"{'+' if override.is_add() else ''}{override.key_or_group}": values_of(override)
-        for override in overrides
-        if override.key_or_group in groups or override.key_or_group.startswith("hydra/")
-    }
+    given = [one for one in overrides if _is_group(one, groups) and not one.is_delete()]
+    config = with_hydra(conf, [f"{_added(one)}={values_of(one)[0]}" for one in given])
+    of_file = overrides_of(config, [one.input_line or "" for one in given]).values()
+    chosen = {_added(one): values_of(one) for one in of_file if _is_group(one, groups)}
     first = {group: choices[0] for group, choices in chosen.items()}
     swept = [(group, choice) for group, choices in chosen.items() if len(choices) > 1 for choice in choices]
     keys: dict[str, set[str]] = {}
@@ -213,8 +222,20 @@ def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf
     return keys
 
 
+def _is_group(override: Override, groups: Collection[str]) -> bool:
+    return override.key_or_group in groups or override.key_or_group.startswith("hydra/")
+
+
+def _added(override: Override) -> str:
+    """The key of an override, with the + of a group that is not in the defaults."""
+    return f"{'+' if override.is_add() else ''}{override.key_or_group}"
+
+
 def _dotted(tree: object, prefix: str = "") -> Iterator[str]:
-    """Every key of nested dictionaries, such as optim.lr."""
+    """Every key of nested dictionaries and of those in lists, such as optim.lr."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _dotted(item, prefix)
     if isinstance(tree, dict):
         for key, value in tree.items():
             yield f"{prefix}{key}"

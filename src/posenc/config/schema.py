@@ -23,6 +23,12 @@ from posenc.errors import UserError, first_line
 NOT_IN_IDENTITY = ("name", "rerun", "fork_from", "runs", "cache", "logger", "checkpoint_seconds", "trainer", "data")
 """Keys that do not affect the curve; the contents of the text and the precision do, and are added separately."""
 
+SHARED = {
+    *NOT_IN_IDENTITY, "seed", "steps", "batch_size", "context", "tokenizer", "objective",
+    "eval_every", "eval_windows", "log_every", "attention_every",
+}  # fmt: skip
+"""Keys, of groups with all below them, that no hyperparameter search may vary: the runs compared must share them."""
+
 MAX_NAME, MAX_NAME_BYTES = 100, 200
 """The longest name, in characters and in UTF-8, of which file systems allow 255 bytes."""
 

@@ -30,12 +30,14 @@ class FollowingAmplitude(Intervention):
     """An additive encoding whose size follows that of the token embeddings, which grow during training.
 
     Args:
-        scheme: an additive scheme, possibly inside other interventions; its own amplitude has no effect.
+        scheme: an additive scheme, possibly inside other interventions; its own amplitude, which must not be trained,
+            has no effect.
         ratio: RMS of the encoding relative to that of the same token's embedding. The RMS over the batch would leak
             information about later tokens.
 
     Raises:
-        ValueError: if the scheme adds nothing.
+        ValueError: if the scheme adds nothing, or its amplitude is trained: its gradient would be rounding errors, and
+            AdamW would make full steps of them, until the amplitude changes its sign.
     """
 
     def __init__(self, scheme: PositionScheme, ratio: Positive = 1.0) -> None:
@@ -44,6 +46,8 @@ class FollowingAmplitude(Intervention):
             raise ValueError(
                 f"following_amplitude needs an additive scheme, such as pos=sinusoidal: {type(scheme).__name__} is not"
             )
+        if any(weight.shape == (1,) for weight in scheme.parameters()):
+            raise ValueError("following_amplitude sets the amplitude: use another pos.scale than learned")
         self.ratio = ratio
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ class OnlyLayers(Intervention):
         if not in_layers or any(layer < 0 for layer in in_layers):
             raise ValueError(f"in_layers={list(in_layers)} must be one or more integers, each at least 0")
         x = torch.ones(1, min(2, scheme.max_length or 2), 1)
-        if not torch.equal(scheme.embed(x, torch.arange(x.shape[1])), x):
+        if scheme.embed(x, torch.arange(x.shape[1])) is not x:
             raise ValueError(
                 "only_layers needs a scheme that acts in the layers, such as pos=rope: "
                 f"{type(scheme).__name__} adds to the embeddings"

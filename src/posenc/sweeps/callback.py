@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.command_line import broken_pipe, explain, one_sentence_errors
-from posenc.config.overrides import values_of
+from posenc.config.overrides import overrides_of, values_of
 from posenc.config.secrets import presentable
 from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, Stopped, UserError
@@ -29,7 +29,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.atomic import PARTIAL
 from posenc.storage.failed_jobs import FAILED_JOBS, unfinished_jobs
 from posenc.storage.run_directory import HOLDER, find_run
-from posenc.sweeps.jobs import SWEPT_KEYS, job_name, overrides_of
+from posenc.sweeps.jobs import SWEPT_KEYS, job_name
 
 FAILURES_FILE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""

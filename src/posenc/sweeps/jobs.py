@@ -4,7 +4,7 @@ import copy
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.compose import composed, with_hydra
 from posenc.config.files import choices_in
 from posenc.config.instantiate import build
-from posenc.config.overrides import parsed, values_of
+from posenc.config.overrides import overrides_of, parsed, values_of
 from posenc.config.schema import check
 from posenc.errors import UserError
 from posenc.storage.atomic import check_writable
@@ -29,17 +29,13 @@ def job_name(overrides: Iterable[str]) -> str:
     return ",".join(one for one in overrides if one.partition("=")[0].lstrip("+") in swept) or "the only job"
 
 
-def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]:
-    """The overrides of a sweep by key: those of the command line, then, for other keys, `hydra.sweeper.params`."""
-    params = config.hydra.sweeper.get("params")
-    of_file = [f"{key!s}={value}" for key, value in params.items()] if isinstance(params, DictConfig) else []
-    return {override.key_or_group: override for override in parsed([*of_file, *task])}
-
-
-def check_jobs(configurations: Iterable[DictConfig]) -> None:
+def check_jobs(configurations: Iterable[DictConfig], name: str) -> None:
     """Check the values of some jobs, and build the corpora and models of those that differ in more than the seed.
 
     Otherwise an error might show up only after hours of training.
+
+    Args:
+        name: of the folder in which the runs are compared.
 
     Raises:
         UserError: on the first job that cannot be trained, or not into the folder of the others.
@@ -58,17 +54,24 @@ def check_jobs(configurations: Iterable[DictConfig]) -> None:
         if what not in tried:
             tried.add(what)
             _build(values)
+    if names != [name]:  # of runs whose text is swept
+        raise UserError(f"the runs would be named {names[0]}, but compared in {name}: set name=")
 
 
-def configurations(arguments: Sequence[str], conf: Path) -> Iterator[DictConfig]:
-    """The configurations of a sweep's jobs to check.
+def jobs_of(arguments: Sequence[str], conf: Path) -> tuple[Iterator[DictConfig], str]:
+    """The configurations of a sweep's jobs to check, and the name of the folder in which they are compared.
 
     All combinations of the swept choices, with the first value of every other swept key, and with each other value of
     one of them; of the seeds only the first, but for one combination.
     """
     given = parsed(arguments)
     fixed = [override.input_line or "" for override in given if not override.is_sweep_override()]
-    overrides = overrides_of(with_hydra(conf, fixed), [override.input_line or "" for override in given])
+    config = with_hydra(conf, fixed)
+    overrides = overrides_of(config, [override.input_line or "" for override in given])
+    return _combinations(fixed, overrides, conf), config.name
+
+
+def _combinations(fixed: Sequence[str], overrides: Mapping[str, Override], conf: Path) -> Iterator[DictConfig]:
     swept = {key: _single(override) for key, override in overrides.items() if override.is_sweep_override()}
     seeds = swept.pop("seed", [])
     groups = [swept.pop(key) for key in [*swept] if key in choices_in(conf)]
