@@ -86,3 +86,11 @@ def test_shapes_alone_need_no_autocast_and_tensors_are_kept_out_of_it():
         pass
     with torch.autocast("cpu", torch.bfloat16), compat.without_autocast(torch.zeros(1)):
         assert (torch.ones(1, 1) @ torch.ones(1, 1)).dtype == torch.float32
+
+
+def test_every_error_of_torch_compile_is_one_of_its_own():
+    from torch._dynamo.exc import BackendCompilerFailed
+    from torch._inductor.exc import GPUTooOldForTriton, InductorError, TritonMissing
+
+    for kind in (BackendCompilerFailed, GPUTooOldForTriton, InductorError, TritonMissing):
+        assert issubclass(kind, compat.compiler_error())

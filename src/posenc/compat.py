@@ -83,10 +83,10 @@ def softmax_backward(gradient: "Tensor", probs: "Tensor") -> "Tensor":
 
 
 def compiler_error() -> type[RuntimeError]:
-    """torch 2.13: the error of torch.compile's backend, such as of a machine without a C++ compiler."""
-    from torch._dynamo.exc import BackendCompilerFailed
+    """torch 2.13: the base of the errors of torch.compile: no C++ compiler, no Triton, a GPU too old for it."""
+    from torch._dynamo.exc import ShortenTraceback
 
-    return BackendCompilerFailed
+    return ShortenTraceback
 
 
 def hydra_arguments() -> "argparse.ArgumentParser":

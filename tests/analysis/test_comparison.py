@@ -206,8 +206,16 @@ def test_an_interval_of_more_than_a_factor_of_ten_is_not_printed_and_decides_not
 
 
 def test_a_baseline_asked_for_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(UserError, match=r"^--baseline=ropey is not a scheme of made-up; choose from rope, sinusoidal$"):
+    with pytest.raises(
+        UserError, match=r"^--baseline=ropey has no run in made-up that can be compared; choose from rope, sinusoidal$"
+    ):
         compare(pair(), "ropey")
+
+
+def test_a_baseline_whose_runs_have_diverged_is_refused_with_that_notice():
+    found = replace(sweep(run("rope", 0)), notices=("learned, seed 0 diverged",))
+    with pytest.raises(UserError, match=r"that can be compared; choose from rope; learned, seed 0 diverged$"):
+        compare(found, "learned")
 
 
 def test_runs_that_share_no_seed_are_not_compared():
@@ -244,6 +252,13 @@ def test_so_are_those_of_more_devices_and_of_a_compiled_model(summary, machine):
     )
 
 
+def test_so_are_those_of_a_run_that_was_resumed_on_another_machine():
+    rope = run("rope", 0)
+    resumed = replace(rope, summary={**rope.summary, "machines": ["one", "two"]})
+    (panel,) = panels(sweep(resumed, run("sinusoidal", 0)))
+    assert "seconds are not comparable: the runs were on one and two" in panel.notices
+
+
 def test_a_scheme_without_a_common_seed_counts_its_diverged_runs():
     found = replace(sweep(run("rope", 1), run("sinusoidal", 0)), diverged=(run("rope", 2),))
     assert arm(panels(found)[0], "rope").started == 2
@@ -269,6 +284,14 @@ def test_a_scheme_with_one_seed_does_not_deny_the_others_their_verdict():
 def test_a_search_excuses_what_it_has_searched_and_nothing_else(key, compared):
     runs = [run(pos, seed, setting={key: n}) for n, pos in enumerate(("rope", "sinusoidal"), 1) for seed in range(3)]
     found = replace(sweep(*runs), search=({"pos": "rope", "optim.lr": 0.01, "best": True},))
+    assert bool(panels(found)[0].rivals) is compared
+
+
+@pytest.mark.parametrize(("searched", "compared"), [("schedule", True), ("batch_size", False), ("tokenizer", False)])
+def test_a_search_of_a_group_excuses_its_keys_but_none_may_change_the_task_or_the_batch(searched, compared):
+    key = {"schedule": "schedule.min_lr_ratio", "tokenizer": "tokenizer.vocab_size"}.get(searched, searched)
+    runs = [run(pos, seed, setting={key: n}) for n, pos in enumerate(("rope", "sinusoidal"), 1) for seed in range(3)]
+    found = replace(sweep(*runs), search=({"pos": "rope", searched: "one", "best": True},))
     assert bool(panels(found)[0].rivals) is compared
 
 

@@ -81,7 +81,9 @@ def test_a_baseline_that_is_not_there_is_refused_and_nothing_overwritten(folder)
     before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     result = report(folder, "--baseline", "ropey", "--results", folder / "kept")
     assert result.returncode == 2
-    assert "--baseline=ropey is not a scheme of smoke; choose from none, rope, sinusoidal" in result.stderr
+    assert (
+        "--baseline=ropey has no run in smoke that can be compared; choose from none, rope, sinusoidal" in result.stderr
+    )
     assert result.stderr.count("\n") == 1
     assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == before
     assert not (folder / "kept").exists()

@@ -21,10 +21,10 @@ def become(monkeypatch):
         own = {"RANK": number, "LOCAL_RANK": number, "TORCHELASTIC_RESTART_COUNT": attempt}
         for name, value in {**address, **own, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}.items():
             monkeypatch.setenv(name, str(value))
-        group.store.cache_clear()
+        group._connection.cache_clear()
 
     yield rank
-    group.store.cache_clear()
+    group._connection.cache_clear()
 
 
 def test_ranks_that_torchrun_starts_again_see_nothing_of_the_attempt_that_failed(become):
@@ -55,6 +55,20 @@ def test_an_error_of_nccl_is_told_apart_from_a_rank_that_died(become):
     for error, sentence in told.items():
         with pytest.raises(RunError if sentence else type(error), match=sentence), group.named_peer_failures():
             raise error
+
+
+def test_a_store_that_cannot_be_hosted_is_tried_once_and_reported_by_rank_0(become, monkeypatch):
+    become(0, attempt=0)
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE")  # so that rank 0 hosts it, at a port that is taken
+    port = group.os.environ["MASTER_PORT"]
+    for _ in range(2):
+        with pytest.raises(RunError, match=rf"^the ranks cannot connect at 127\.0\.0\.1:{port}: "):
+            group.store()
+    assert group._connection.cache_info().misses == 1
+    assert group.first_to_report("in use", 1)
+    for name, value in (("RANK", "2"), ("WORLD_SIZE", "3"), ("LOCAL_WORLD_SIZE", "3")):
+        monkeypatch.setenv(name, value)
+    assert not group.first_to_report("in use", 1)
 
 
 def test_a_rank_that_waits_for_rank_0_stops_at_a_signal(become):

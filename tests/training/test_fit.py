@@ -59,9 +59,10 @@ def test_the_speed_of_a_run_is_that_of_all_its_steps():
     row = {"tokens": 3000, "seconds": 1.5, "val_loss": 2.0, "tokens_per_s": 50, "mfu": 0.9}
     module = SimpleNamespace(configuration={}, hardware=Hardware(compile=True))
     run: Any = SimpleNamespace(
-        metrics=SimpleNamespace(row=row, mfu_per_token=1e-4), directory=SimpleNamespace(scheme="rope"),
+        metrics=SimpleNamespace(row=row, peak_seconds=0.3, machines=["here"]), directory=SimpleNamespace(scheme="rope"),
         settings=SimpleNamespace(seed=3), trainer=SimpleNamespace(global_step=6, world_size=1, precision="32-true"),
         parameters=5, device=torch.device("cpu"), timer=Timer(), commit="abc", module=module,
+        machine={"hardware": "here", "devices": 1, "compiled": True},
     )  # fmt: skip
     summary = TrainingRun._summary(run)
     assert (summary["tokens_per_s"], summary["mfu"]) == (2000, pytest.approx(0.2))

@@ -56,6 +56,13 @@ class Run:
                 clock.now += seconds
             self.metrics.on_train_batch_end(self.trainer, self.module, {"loss": loss})
 
+    def resume(self, other: "Run") -> None:
+        """As from a checkpoint of another run, whose rows are in its files."""
+        metrics: Any = self.metrics
+        metrics._check_rows = lambda _: None
+        metrics.load_state_dict(other.metrics.state_dict())
+        self.trainer.global_step = other.trainer.global_step
+
 
 def test_a_row_waits_for_the_device_once(tmp_path):
     run = Run(tmp_path)
@@ -151,6 +158,28 @@ def test_the_peak_is_that_of_all_ranks(tmp_path, monkeypatch):
     run.metrics.setup(run.trainer, run.module)
     assert run.trainer.world_size > 1
     assert run.metrics.mfu_per_token == 50 / (100 * run.trainer.world_size)
+
+
+def test_the_peak_and_the_machines_of_a_resumed_run_are_those_of_all_its_sessions(tmp_path):
+    first, resumed = Run(tmp_path), Run(tmp_path)
+    for run, peak, machine in ((first, 0.5, "fast"), (resumed, 0.25, "slow")):
+        run.metrics.mfu_per_token = peak
+        run.metrics.machines.append(machine)
+    first.train(*LOSSES)
+    for _ in range(2):  # the second time on the same machine
+        resumed.resume(first)
+    resumed.train(*LOSSES)
+    assert resumed.metrics.machines == ["fast", "slow"]
+    assert resumed.metrics.peak_seconds == 3 * 16 * (0.5 + 0.25)
+
+
+def test_a_session_whose_peak_is_unknown_leaves_the_run_without_one(tmp_path):
+    first, resumed = Run(tmp_path), Run(tmp_path)
+    first.train(*LOSSES)
+    resumed.metrics.mfu_per_token = 0.5
+    resumed.resume(first)
+    resumed.train(*LOSSES)
+    assert resumed.metrics.peak_seconds is None
 
 
 def test_a_signal_postpones_a_validation_except_after_the_last_step(tmp_path):

@@ -15,6 +15,7 @@ from posenc.analysis.runs import Run
 from posenc.analysis.settings import settings
 from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError
+from posenc.storage.run_directory import machine
 
 BASELINE = "sinusoidal"
 """The default baseline."""
@@ -107,7 +108,11 @@ def compare(sweep: Sweep, baseline: str | None = None, busy: bool = False) -> Co
     """
     schemes = sorted({run.scheme for run in sweep.runs})
     if baseline is not None and baseline not in schemes:
-        raise UserError(f"--baseline={baseline} is not a scheme of {sweep.name}; choose from {', '.join(schemes)}")
+        why = "".join(f"; {notice}" for notice in sweep.notices)
+        raise UserError(
+            f"--baseline={baseline} has no run in {sweep.name} that can be compared; choose from "
+            f"{', '.join(schemes)}{why}"
+        )
     panels = (_panel(setting, runs, baseline or BASELINE, sweep, busy) for setting, runs in settings(sweep.runs))
     return Comparison(sweep, tuple(panels), busy)
 
@@ -126,7 +131,8 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
     own.sort(key=attrgetter("loss.value"))
     excluded = [Arm(scheme, tuple(of_scheme)) for scheme, of_scheme in found.excluded.items()]
     arms = sorted([*own, *excluded], key=attrgetter("loss.value"))
-    machines = sorted({_machine(run.summary) for run in runs if "hardware" in run.summary})
+    summaries = [run.summary for run in runs if "hardware" in run.summary]
+    machines = sorted({one for summary in summaries for one in summary.get("machines", [machine(summary)])})
     ngram = ngram_baseline(run for arm in own for run in arm.runs)
     return Panel(
         setting=setting,
@@ -143,12 +149,6 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         extrapolation=extrapolation(own),
         reproduction=None if found.provisional else reproduction(own, baseline, found.budget),
     )
-
-
-def _machine(summary: Mapping[str, Any]) -> str:
-    """What a run's seconds depend on besides its configuration."""
-    devices = f"{summary['devices']} x " if summary.get("devices", 1) > 1 else ""
-    return f"{devices}{summary['hardware']}{', compiled' if summary.get('compiled') else ''}"
 
 
 def _diverged(diverged: Sequence[Run], run: Run) -> int:

@@ -164,7 +164,7 @@ def result_of(run: Run, key: Key) -> Result:
         round(summary.get("val_loss_se", math.nan), 6),
         round(ngram.loss if ngram else math.nan, 6),
         summary["commit"] or "unknown",
-        summary["hardware"],
+        " and ".join(summary.get("machines", [summary["hardware"]])),
     )
 
 

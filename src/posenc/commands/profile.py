@@ -86,6 +86,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # before importing torch, whose tracer prints to stderr
     settings = check(config)
     from posenc.config.instantiate import build
+    from posenc.training.accelerator import compiler_errors
     from posenc.training.environment import hardware as chip
 
     hardware = build(config, "trainer")
@@ -101,7 +102,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     compiled = hardware.compile is True or hardware.cuda_graphs  # the choice of compile=auto has been printed
     setup = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if compiled else ''}"
     print(f"{name}: {settings.batch_size} windows of {settings.context} tokens per step; {setup}", flush=True)
-    with resource_errors(configuration):
+    with resource_errors(configuration), compiler_errors():
         profiler = _trace(step, device)
     write_trace(profiler, file)
     _show_phases(clock, settings.batch_size * settings.context)

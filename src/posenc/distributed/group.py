@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from posenc.distributed.rank import this_rank
-from posenc.errors import RunError, out_of_memory
+from posenc.errors import RunError, first_line, out_of_memory
 
 CONNECTING = timedelta(minutes=10)
 """Timeout for all ranks to start."""
@@ -35,17 +35,29 @@ REPORT = "report"
 LOST = "another rank of this run has died or does not respond; the same command resumes from the last checkpoint"
 
 
-@functools.cache
 def store() -> Any:
     """The key-value store shared by all ranks.
 
     Raises:
-        RuntimeError: if nobody hosts it.
+        RunError: if it cannot be hosted or reached.
     """
+    shared = _connection()
+    if isinstance(shared, RunError):
+        raise shared
+    return shared
+
+
+@functools.cache
+def _connection() -> Any:
+    """The store, or the error of the only attempt to connect, which may have taken all of CONNECTING."""
     from torch.distributed import rendezvous
 
     atexit.register(_leave_process_group)
-    shared, _, _ = next(rendezvous("env://", timeout=CONNECTING))
+    try:
+        shared, _, _ = next(rendezvous("env://", timeout=CONNECTING))
+    except RuntimeError as error:
+        address = ":".join(os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        return RunError(f"the ranks cannot connect at {address}: {first_line(error)}")
     return own_keys(shared)
 
 
@@ -132,6 +144,8 @@ def first_to_report(sentence: str, code: int) -> bool:
             return False
         store().set(REPORT, json.dumps([sentence, code]))
         return not store().check([TASK])
+    except RunError:  # the ranks have never been connected, and perhaps only rank 0 has started
+        return rank.rank <= 1
     except RuntimeError:  # rank 0, which hosted the store, has died without a message
         return rank.rank == 1
 

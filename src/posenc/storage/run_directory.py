@@ -142,6 +142,12 @@ def find_run(cfg: DictConfig) -> Path | None:
     return max(found, key=lambda file: file.stat().st_mtime_ns).parent if found else None
 
 
+def machine(summary: Mapping[str, Any]) -> str:
+    """What a run's seconds depend on besides its configuration, in its last session."""
+    devices = f"{summary['devices']} x " if summary.get("devices", 1) > 1 else ""
+    return f"{devices}{summary['hardware']}{', compiled' if summary.get('compiled') else ''}"
+
+
 class Summary(TypedDict, total=False):
     """The keys read from a summary; earlier versions wrote fewer, and all write more."""
 
@@ -161,6 +167,7 @@ class Summary(TypedDict, total=False):
     hardware: str
     devices: PositiveInt
     compiled: bool
+    machines: list[str]
     precision: str
     commit: str | None
     fork_from: str | None

@@ -2,8 +2,8 @@
 
 import ctypes
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,8 +14,9 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from posenc.bounds import PositiveInt
+from posenc.compat import compiler_error
 from posenc.distributed import this_rank
-from posenc.errors import UserError
+from posenc.errors import RunError, UserError, first_line, out_of_memory
 from posenc.model import Transformer
 from posenc.objectives.objective import loss_of
 from posenc.training.step import Loss
@@ -37,6 +38,22 @@ so compiling pays off there too."""
 
 CPU_RANKS = 8
 """Maximum number of ranks on a CPU with fewer cores: a typo must not start thousands of processes."""
+
+
+@contextmanager
+def compiler_errors() -> Iterator[None]:
+    """Context for compiled steps.
+
+    Raises:
+        RunError: in place of the errors of torch.compile.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, compiler_error()) or out_of_memory(error):
+            raise
+        reason = f"torch.compile failed ({first_line(error)})"
+        raise RunError(f"{reason}: trainer.compile=false trains without it") from error
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,18 @@ from typing import Any
 
 import torch
 
-from posenc.compat import compiler_error
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings
 from posenc.config.secrets import presentable
 from posenc.data.prepare import Prepared
 from posenc.distributed import broadcast, this_rank
-from posenc.errors import RunError, UserError, first_line, out_of_memory
+from posenc.errors import UserError
 from posenc.objectives.objective import Sampling
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
-from posenc.storage.run_directory import RunDirectory
+from posenc.storage.run_directory import RunDirectory, machine
 from posenc.training import environment
-from posenc.training.accelerator import Hardware
+from posenc.training.accelerator import Hardware, compiler_errors
 from posenc.training.attention_probe import AttentionProbe
 from posenc.training.callbacks import Checkpoint, ProgressBar
 from posenc.training.efficiency import peak_memory, reset_peak_memory
@@ -66,6 +65,12 @@ class TrainingRun:
         self.parameters = sum(weight.numel() for weight in experiment.model.parameters())
         self.trainer = build_trainer(hardware, directory, settings.steps, [self.metrics, checkpoint, bar])
         self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
+        self.machine = {
+            "hardware": environment.hardware(self.device),
+            "devices": self.trainer.world_size,
+            "compiled": hardware.compiles(),
+        }
+        self.metrics.machines.append(machine(self.machine))
 
     @property
     def device(self) -> torch.device:
@@ -122,11 +127,9 @@ class TrainingRun:
         if checkpoint is not None:
             print(f"Resuming from {Path(checkpoint).name}.", flush=True)
         try:
-            self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
+            with compiler_errors():
+                self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
         except RuntimeError as error:
-            if isinstance(error, compiler_error()) and not out_of_memory(error):
-                reason = f"torch.compile failed ({first_line(error)})"
-                raise RunError(f"{reason}: trainer.compile=false trains without it") from error
             if "loading state_dict" not in str(error):
                 raise
             raise UserError(
@@ -137,8 +140,7 @@ class TrainingRun:
     def _summary(self) -> dict[str, Any]:
         """Result, resources and provenance."""
         row = self.metrics.row
-        tokens_per_s = row["tokens"] / row["seconds"]
-        mfu_per_token = self.metrics.mfu_per_token
+        at_peak, machines = self.metrics.peak_seconds, self.metrics.machines
         return {
             "pos": self.directory.scheme,
             "seed": self.settings.seed,
@@ -147,15 +149,14 @@ class TrainingRun:
             "tokens": row["tokens"],
             "parameters": self.parameters,
             **{name: row[name] for name in ("val_loss", "val_loss_se", "seconds") if name in row},
-            "tokens_per_s": round(tokens_per_s),
-            **({} if mfu_per_token is None else {"mfu": tokens_per_s * mfu_per_token}),
-            "devices": self.trainer.world_size,
-            "compiled": self.module.hardware.compiles(),
+            "tokens_per_s": round(row["tokens"] / row["seconds"]),
+            **({} if at_peak is None else {"mfu": at_peak / row["seconds"]}),
+            **self.machine,
+            **({"machines": machines} if len(machines) > 1 else {}),
             "peak_memory": peak_memory(self.device),
             "time": {phase: round(seconds, 3) for phase, seconds in self.timer.spent().items()},
             "precision": str(self.trainer.precision),
             "versions": environment.versions(),
-            "hardware": environment.hardware(self.device),
             "commit": self.commit,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }

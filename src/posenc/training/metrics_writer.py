@@ -34,6 +34,9 @@ class MetricsWriter(Callback):
         row: the last row, written or pending.
         lowest: the lowest validation loss so far.
         mfu_per_token: model FLOPs utilisation at one token per second; None if the devices' peak is unknown.
+        peak_seconds: the seconds that the devices would have needed at their peak; None if that is unknown of some.
+        machines: what seconds depend on, of each session with another (`run_directory.machine`), the last one added
+            before training.
         logger: set on rank 0 once the run directory is locked; ignores everything on other ranks.
 
     Args:
@@ -55,6 +58,8 @@ class MetricsWriter(Callback):
         self.timer, self.signals, self.show = timer, signals, show
         self.logger = Logger()
         self.mfu_per_token: float | None = None
+        self.peak_seconds: float | None = 0.0
+        self.machines: list[str] = []
         self.seconds = 0.0
         self.row: Row = {}
         self.lowest = math.inf
@@ -66,6 +71,8 @@ class MetricsWriter(Callback):
     def state_dict(self) -> dict[str, Any]:
         return {
             "seconds": self._seconds_now(),
+            "peak_seconds": self.peak_seconds,
+            "machines": self.machines,
             "row": self.row,
             "lowest": self.lowest,
             "pending": self._pending,
@@ -75,7 +82,9 @@ class MetricsWriter(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.row = state_dict["seconds"], state_dict["row"]
-        self.lowest = state_dict.get("lowest", math.inf)  # missing in old checkpoints
+        self.lowest = state_dict.get("lowest", math.inf)  # this and the next two are missing in old checkpoints
+        self.peak_seconds = state_dict.get("peak_seconds")
+        self.machines = [*dict.fromkeys([*state_dict.get("machines", []), *self.machines])]
         self._pending, self._since_row = state_dict["pending"], state_dict["since_row"]
         self._losses = list(torch.tensor(state_dict["losses"]))
         if self.row:
@@ -116,7 +125,7 @@ class MetricsWriter(Callback):
             self._resumed = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
-        loss, step = outputs["loss"].detach().clone(), trainer.global_step
+        loss, step = outputs["loss"], trainer.global_step
         self._losses.append(loss)
         if step % self.settings.log_every:
             if loss.device.type == "cpu":  # on a GPU, reading every loss would synchronise the device
@@ -169,7 +178,8 @@ class MetricsWriter(Callback):
         losses, norm = self._read(mean_losses, pl_module, step)
         self._losses = []
         self.seconds, self._resumed = self._seconds_now(), None
-        speed = self.settings.log_every * self.tokens_per_step / (self.seconds - self._since_row)
+        tokens = self.settings.log_every * self.tokens_per_step
+        speed = tokens / (self.seconds - self._since_row)
         self._since_row = self.seconds
         self.row = {
             "step": step,
@@ -180,8 +190,12 @@ class MetricsWriter(Callback):
             "gradient_norm": norm,
             "tokens_per_s": round(speed),
         }
-        if self.mfu_per_token is not None:
+        if self.mfu_per_token is None:
+            self.peak_seconds = None
+        else:
             self.row["mfu"] = round(speed * self.mfu_per_token, 4)
+            if self.peak_seconds is not None:
+                self.peak_seconds += tokens * self.mfu_per_token
         self._pending = True
 
     def _complete(self, trainer: Trainer, pl_module: Any) -> None:
