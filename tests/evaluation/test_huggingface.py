@@ -53,6 +53,13 @@ def test_every_version_of_transformers_finds_the_rotation_under_its_own_name(ove
     assert {name: config[name] for name in own} == own
 
 
+@pytest.mark.parametrize("left_out", ["pos.base pos.layout", "model.family.tied model.family.parallel", "model/family"])
+def test_a_key_that_a_configuration_leaves_to_its_class_has_that_default(left_out):
+    without = " ".join(f"~{key}" for key in left_out.split())
+    config, _ = convert(trained(f"pos=rope model/family=plain {without}"))
+    assert (config["rotary_emb_base"], config["tie_word_embeddings"]) == (10_000, True)
+
+
 def test_transformers_rounds_the_rotated_channels_down_to_ours():
     config, _ = convert(trained("pos=rope model.width=176 model.heads=4 pos.fraction=0.68 model/family=plain"))
     assert int(44 * config["rotary_pct"]) == 30

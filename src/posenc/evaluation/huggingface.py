@@ -7,7 +7,7 @@ embedding).
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +49,7 @@ def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
         if not unmet:
             shared = {
                 "vocab_size": trained.tokenizer.vocab_size,
-                "tie_word_embeddings": trained.config["model"]["family"]["tied"],
+                "tie_word_embeddings": trained.model.family.tied,
                 "dtype": "float32",
                 "bos_token_id": None,
                 "eos_token_id": None,
@@ -63,7 +63,7 @@ def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
 
 def _override(trained: Trained, key: str) -> str:
     """The key of a feature as train.py has it."""
-    return f"model.family.{key}" if key in trained.config["model"]["family"] else key
+    return f"model.family.{key}" if hasattr(trained.model.family, key) else key
 
 
 def _features(trained: Trained) -> dict[str, Any]:
@@ -76,13 +76,13 @@ def _features(trained: Trained) -> dict[str, Any]:
     head_dim = config["model"]["width"] // config["model"]["heads"]
     full = getattr(scheme, "rotated", head_dim) == head_dim
     return {
-        **config["model"]["family"],
+        **vars(trained.model.family),
         "objective": type(trained.objective).__name__.lower(),
         "attention": type(_first_layer(trained).attention.op).__name__.lower(),
         "intervention": " ".join(interventions) or "none",
         "pos": pos,
-        "pos.fraction": 1.0 if full else config["pos"]["fraction"],
-        "pos.layout": "half" if full else config["pos"]["layout"],  # a fully rotated head can be permuted
+        "pos.fraction": getattr(scheme, "rotated", head_dim) / head_dim,
+        "pos.layout": "half" if full else scheme.layout,  # a fully rotated head can be permuted
         "pos.tokens": getattr(scheme, "tokens", 1.0),
     }
 
@@ -92,7 +92,7 @@ def _first_layer(trained: Trained) -> Any:
 
 
 def _gpt2_config(trained: Trained) -> dict[str, Any]:
-    model, family = trained.config["model"], trained.config["model"]["family"]
+    model = trained.config["model"]
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -101,14 +101,14 @@ def _gpt2_config(trained: Trained) -> dict[str, Any]:
         "n_layer": model["layers"],
         "n_head": model["heads"],
         "n_inner": _first_layer(trained).feed_forward.up.out_features,
-        "activation_function": ACTIVATIONS[family["activation"]],
+        "activation_function": ACTIVATIONS[trained.model.family.activation],
         **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
     }
 
 
 def _shape(trained: Trained) -> dict[str, Any]:
     """The part of config.json shared by Llama and GPT-NeoX."""
-    model, scheme = trained.config["model"], trained.config["pos"]
+    model, family, scheme = trained.config["model"], trained.model.family, cast(Rotary, trained.model.scheme)
     attention = _first_layer(trained).attention
     return {
         "hidden_size": model["width"],
@@ -116,13 +116,13 @@ def _shape(trained: Trained) -> dict[str, Any]:
         "num_attention_heads": model["heads"],
         "num_key_value_heads": attention.sizes[1] // attention.head_dim,
         "intermediate_size": _first_layer(trained).feed_forward.down.in_features,
-        "hidden_act": ACTIVATIONS[model["family"]["activation"]],
+        "hidden_act": ACTIVATIONS[family.activation],
         "max_position_embeddings": trained.config["context"],
-        "attention_bias": model["family"]["bias"] == "all",
+        "attention_bias": family.bias == "all",
         # For transformers 5; the callers add the names used by earlier versions.
         "rope_parameters": {
             "rope_type": "default",
-            "rope_theta": scheme["base"],
+            "rope_theta": scheme.base,
             "partial_rotary_factor": _rotary_fraction(trained),
         },
     }
@@ -133,9 +133,9 @@ def _llama_config(trained: Trained) -> dict[str, Any]:
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         **_shape(trained),
-        "mlp_bias": trained.config["model"]["family"]["bias"] == "all",
+        "mlp_bias": trained.model.family.bias == "all",
         "rms_norm_eps": 1e-5,
-        "rope_theta": trained.config["pos"]["base"],
+        "rope_theta": cast(Rotary, trained.model.scheme).base,
     }
 
 
@@ -144,8 +144,8 @@ def _neox_config(trained: Trained) -> dict[str, Any]:
         "architectures": ["GPTNeoXForCausalLM"],
         "model_type": "gpt_neox",
         **_shape(trained),
-        "use_parallel_residual": trained.config["model"]["family"]["parallel"],
-        "rotary_emb_base": trained.config["pos"]["base"],
+        "use_parallel_residual": trained.model.family.parallel,
+        "rotary_emb_base": cast(Rotary, trained.model.scheme).base,
         "rotary_pct": _rotary_fraction(trained),
     }
 

@@ -49,7 +49,7 @@ class Transformer(nn.Module):
         sizes = {"vocab_size": vocab_size, "context": context, "layers": layers, "width": width, "heads": heads}
         family, attention = family or Family(), attention or Softmax()
         _check(sizes, scheme, family, attention, causal)
-        self.causal = causal
+        self.causal, self.family = causal, family
         self.embedding = nn.Embedding(vocab_size, width)
         self.blocks = nn.ModuleList(
             Block(width, heads, causal, family, copy.deepcopy(attention)) for _ in range(layers)

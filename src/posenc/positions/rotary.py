@@ -54,7 +54,7 @@ class Rotary(PositionScheme):
             )
         if layout not in LAYOUTS:
             raise ValueError(f"layout={layout} must be one of {', '.join(LAYOUTS)}")
-        self.head_dim, self.layout = head_dim, layout
+        self.head_dim, self.layout, self.base = head_dim, layout, base
         self.angles = self.table(frequencies(self.rotated, base))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
