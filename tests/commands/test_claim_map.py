@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from posenc.analysis.corpus_map import backbone_of
-from posenc.analysis.results import BlockRow, CopyingRow, DistanceRow, Result, table
+from posenc.analysis.results import BlockRow, CopyingRow, CurveRow, DistanceRow, Result, ShareRow, table
 from posenc.analysis.run_key import SEARCH
+from posenc.analysis.runs import finished_runs
 from posenc.analysis.study import Study
 from posenc.commands import study
 from posenc.commands.claim_map import main
@@ -294,21 +295,51 @@ def test_runs_in_another_precision_are_left_out(folder, tmp_path, capsys):
     assert [" was trained in 32-true, not in bf16-mixed; left out" in line for line in said] == [True, True, False]
 
 
-def test_a_run_that_no_block_asks_for_is_named_and_left_out_of_the_map(folder, tmp_path, capsys):
-    """RoPE at another learning rate, with a seed and a budget of the backbone."""
+def test_what_another_process_adds_while_runs_are_read_is_kept(folder, tmp_path, monkeypatch):
+    shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
+    read, runs = "posenc.analysis.study.finished_runs", folder / "runs" / "smoke"
+
+    def interrupted(folders):
+        monkeypatch.setattr(read, finished_runs)
+        Study(tmp_path).add_runs([runs / "rope"])
+        return finished_runs(folders)
+
+    monkeypatch.setattr(read, interrupted)
+    Study(tmp_path).add_runs([runs / "sinusoidal"])
+    for name in ("runs.csv", "curves.csv"):
+        assert {row["pos"] for row in read_csv(tmp_path / name)} == {"rope", "sinusoidal"}
+
+
+@pytest.mark.parametrize(
+    ("pos", "difference", "stated"),
+    [
+        ("rope", {"lr": 0.006}, "pos=rope optim.lr=0.006 pos.base=10000 seed=0, 2,560 tokens"),
+        ("sinusoidal", {"lr": 0.02}, "pos=sinusoidal optim.lr=0.02 pos.scale=0.1 pos.base=10000 seed=0, 2,560 tokens"),
+        ("rope", {"setting": "model.width=64"}, "model.width=64 pos=rope optim.lr=0.003 pos.base=10000 seed=0, 2,560"),
+        ("rope", {"setting": "search", "seed": 9, "tokens": 256}, "search pos=rope optim.lr=0.003 pos.base=10000 seed"),
+    ],
+)
+def test_a_run_that_no_block_asks_for_is_named_and_left_out_of_the_map(
+    pos, difference, stated, folder, tmp_path, capsys
+):
+    """Such as an arm at another learning rate, with a seed and a budget of the backbone."""
     kept = shutil.copytree(folder / "kept", tmp_path / "kept")
     main(["--results", str(kept)])
     page, said = (kept / "README.md").read_text(), capsys.readouterr().err
     assert said == ""
     study = Study(kept)
-    (planned,) = (result for result in study.results if result.pos == "rope")
-    other = replace(planned, lr=0.006, val_loss=planned.val_loss - 0.1)
+    (planned,) = (result for result in study.results if result.pos == pos)
+    other = replace(planned, **difference, val_loss=planned.val_loss - 0.1)
     (kept / "runs.csv").write_text(table(Result, [*study.results, other]))
+    for name, kind in (("shares.csv", ShareRow), ("curves.csv", CurveRow)):
+        rows = study.rows(name, kind, planned.corpus)
+        added = [replace(row, **difference) for row in rows if row.key == planned.key]
+        (kept / name).write_text(table(kind, [*rows, *added]))
     main(["--results", str(kept)])
     assert (kept / "README.md").read_text() == page
     (said,) = capsys.readouterr().err.splitlines()
-    assert f"{planned.corpus} pos=rope optim.lr=0.006 pos.base=10000 seed=0, 2,560 tokens" in said
-    assert "sinusoidal" not in said
+    assert said.partition(": ")[2].startswith(f"{planned.corpus} {stated}")
+    assert said.count("pos=") == 1
     backbone, _ = backbone_of(Study(kept), planned.corpus)
     assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.003)]
 

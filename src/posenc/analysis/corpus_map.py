@@ -1,6 +1,5 @@
 """The claim map of one corpus of a study: its runs sorted by the plan, and N(D) from each kind of them."""
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ class CorpusMap:
     """The claim map of one corpus.
 
     Attributes:
-        results: all runs but those in the backbone's setting for which no block of the plan asks.
+        results: all runs for which a block of the plan asks.
         backbone, alternatives: as from `backbone_of`.
         points: N(D) of the arm over the baseline.
         against: N(D) of the arm over each of OTHERS.
@@ -51,8 +50,8 @@ class CorpusMap:
 def corpus_map(study: Study, corpus: str) -> CorpusMap:
     """The claim map of a corpus."""
     backbone, alternatives = backbone_of(study, corpus)
-    planned = {result.key for result in itertools.chain(backbone, *alternatives.values())}
-    results = [result for result in study.on(corpus) if result.setting != BACKBONE or result.key in planned]
+    planned = {study.key(line, corpus) for line in study.lines()}
+    results = [result for result in study.on(corpus) if result.key in planned]
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     return CorpusMap(
         results,
@@ -73,18 +72,17 @@ def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list
     A result with hyperparameters that no block of the plan asks for is in neither.
     """
     results = [result for result in study.on(corpus) if result.setting == BACKBONE]
-    left = {result.key: result.seed for result in results}
+    left = {result.key for result in results}
     backbone: set[Key] = set()
     named: dict[str, list[list[Result]]] = {}
     for block in study.plan["blocks"]:
+        found = study.of_block(block, corpus)
+        keys = {result.key for result in found}
         if "alternative" in block:
-            found = study.of_block(block, corpus)
             named.setdefault(block["alternative"], []).append(found)
-            for result in found:
-                left.pop(result.key, None)
-        elif set(left.values()).intersection(block["seeds"]):  # looking takes seconds: the block's arms are composed
-            backbone |= left.keys() & {result.key for result in study.of_block(block, corpus)}
-            left = {key: seed for key, seed in left.items() if key not in backbone}
+        else:
+            backbone |= left & keys
+        left -= keys
     alternatives: dict[str, list[Result]] = {}
     for name, blocks in named.items():
         of_name = [result for found in blocks for result in found]

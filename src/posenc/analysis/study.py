@@ -181,9 +181,9 @@ class Study:
         Raises:
             UserError: if runs.csv or curves.csv cannot be read.
         """
+        found, notices = self._finished(folders)  # takes seconds, in which another process may add its own
         known = {result.key: result for result in self.results}
         curves = [row for row in self._curve_rows if row.key in known]
-        found, notices = self._finished(folders)
         finished: list[Finished] = []
         for run, result in found:
             if result.key not in known:

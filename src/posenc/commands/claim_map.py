@@ -53,8 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def unplanned(study: "Study") -> list[str]:
-    """The runs in the backbone's setting with hyperparameters, a seed or a budget that no block of the plan has."""
+    """The runs with a setting, hyperparameters, a seed or a budget that no block of the plan has."""
     from posenc.analysis.corpus_map import corpus_map
+    from posenc.analysis.run_key import BACKBONE
 
     drawn = {result.key for corpus in study.corpora for result in corpus_map(study, corpus).results}
     runs = []
@@ -62,7 +63,9 @@ def unplanned(study: "Study") -> list[str]:
         if result.key not in drawn:
             chosen = {"optim.lr": f"{result.lr:g}", "pos.scale": result.scale, "pos.base": result.base}
             overrides = " ".join(f"{name}={value}" for name, value in chosen.items() if value)
-            runs.append(f"{result.corpus} pos={result.pos} {overrides} seed={result.seed}, {result.tokens:,} tokens")
+            setting = "" if result.setting == BACKBONE else f"{result.setting} "
+            run = f"{setting}pos={result.pos} {overrides} seed={result.seed}"
+            runs.append(f"{result.corpus} {run}, {result.tokens:,} tokens")
     return runs
 
 

@@ -4,8 +4,10 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, from_reversal, growth
 from posenc.analysis.corpus_map import CorpusMap, corpus_map
@@ -18,8 +20,10 @@ from posenc.analysis.results import (
     NGramRow,
     RemovedHeadRow,
     Result,
+    RunRow,
     ShareRow,
 )
+from posenc.analysis.run_key import Key
 from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import figures, formatting
@@ -33,6 +37,8 @@ from posenc.report.claim_map.tables import levels, on_test_split, one_factor, po
 from posenc.report.claim_map.validation_error import validation_error
 from posenc.report.claim_map.within_runs import within_runs
 from posenc.storage.atomic import atomic_write
+
+_Row = TypeVar("_Row", bound=RunRow)
 
 INTRODUCTION = """\
 How many times fewer tokens, N, RoPE needs to reach the loss that the sinusoid has at the end of training, by budget
@@ -62,17 +68,18 @@ def write(study: Study) -> Path:
     text, file = ["# The claim map", study.findings(), INTRODUCTION], study.folder / "README.md"
     for corpus in study.corpora:
         found = corpus_map(study, corpus)
+        rows = partial(_rows, study, corpus, {result.key for result in found.results})
         text += [f"## {study.title(corpus)}", *_ratios(study, corpus, found)]
         for tokens in sorted({result.tokens for result in itertools.chain(*found.others.values())}):
             text += [f"### Every scheme with {tokens:,} tokens per run", schemes(found.backbone, tokens, found.unit)]
-        on_test = held_out(found.backbone, found.alternatives, study.rows("test.csv", BlockRow, corpus))
+        on_test = held_out(found.backbone, found.alternatives, rows("test.csv", BlockRow))
         text += on_test_split(on_test, found.unit)
-        text += validation_error(found.backbone, found.alternatives, study.rows("blocks.csv", BlockRow, corpus))
-        text += _copied(study, corpus, found)
-        text += distances(study.rows("distances.csv", DistanceRow, corpus))
-        text += removed_heads(study.rows("removed_heads.csv", RemovedHeadRow, corpus))
-        text += _within(study, corpus, found)
-        text += position_shares(study.rows("shares.csv", ShareRow, corpus))
+        text += validation_error(found.backbone, found.alternatives, rows("blocks.csv", BlockRow))
+        text += _copied(study, corpus, found, rows("copying.csv", CopyingRow))
+        text += distances(rows("distances.csv", DistanceRow))
+        text += removed_heads(rows("removed_heads.csv", RemovedHeadRow))
+        text += _within(study, corpus, found, rows("curves.csv", CurveRow))
+        text += position_shares(rows("shares.csv", ShareRow))
         text += _searches(study, corpus, found)
     page = "\n\n".join(filter(None, text)) + "\n"
     for drawn in study.folder.glob("*-*.png"):  # of an earlier state of the runs
@@ -80,6 +87,11 @@ def write(study: Study) -> Path:
             drawn.unlink()
     atomic_write(file, page)
     return file
+
+
+def _rows(study: Study, corpus: str, of: Set[Key], name: str, kind: type[_Row]) -> list[_Row]:
+    """The rows about some runs in a table of the study."""
+    return [row for row in study.rows(name, kind, corpus) if row.key in of]
 
 
 def _ratios(study: Study, corpus: str, found: CorpusMap) -> list[str]:
@@ -120,9 +132,8 @@ def _in_other_settings(study: Study, found: CorpusMap) -> dict[str, dict[str, Se
     }
 
 
-def _copied(study: Study, corpus: str, found: CorpusMap) -> list[str]:
+def _copied(study: Study, corpus: str, found: CorpusMap, rows: Sequence[CopyingRow]) -> list[str]:
     """Plot how the longest runs end over what they copy; returns the paragraphs on copying."""
-    rows = study.rows("copying.csv", CopyingRow, corpus)
     drawn = over_copying(found.results, rows, from_reversal(found.points))
     if drawn is None:
         return copying(rows)
@@ -131,11 +142,11 @@ def _copied(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     return [*copying(rows), OVER_COPYING, f"![Final loss over what is copied]({name})"]
 
 
-def _within(study: Study, corpus: str, found: CorpusMap) -> list[str]:
+def _within(study: Study, corpus: str, found: CorpusMap, rows: Sequence[CurveRow]) -> list[str]:
     """Plot the longest runs of other schemes beside those of the two; returns the paragraphs."""
     longest = max((result.tokens for result in itertools.chain(*found.others.values())), default=0)
-    planned = {result.key for result in found.results if result.tokens == longest}
-    drawn = within_runs([row for row in study.rows("curves.csv", CurveRow, corpus) if row.key in planned])
+    keys = {result.key for result in found.results if result.tokens == longest}
+    drawn = within_runs([row for row in rows if row.key in keys])
     if drawn is None:
         return []
     name = f"within-{corpus}.png"
@@ -146,7 +157,7 @@ def _within(study: Study, corpus: str, found: CorpusMap) -> list[str]:
 def _searches(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     """Plot the larger hyperparameter searches; returns the paragraphs on all of them."""
     text: list[str] = []
-    for tokens, trials in searches(study.on(corpus)).items():
+    for tokens, trials in searches(found.results).items():
         text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
         if max(map(len, trials.values())) > 4:  # few are read from the table
             name = f"search-{corpus}-{tokens}.png"
