@@ -58,13 +58,16 @@ def test_the_packages_are_listed_from_the_top_down():
 
 def test_a_package_imports_only_those_below_it():
     below: set[str] = set()
+    root = ROOT / "src" / "posenc"
     for floor in FLOORS:
         for package in floor:
-            for file in (ROOT / "src" / "posenc" / package).glob("*.py"):
+            files = [*(root / package).rglob("*.py"), *root.glob(f"{package}.py")]
+            assert files
+            for file in files:
                 imported = set(re.findall(r"(?:from|import) posenc\.(\w+)", file.read_text()))
                 assert imported <= below | {package} or file.name == "__main__.py", file
         below |= floor
-    there = {path.stem for path in (ROOT / "src" / "posenc").iterdir() if not path.name.startswith("__")}
+    there = {path.stem for path in root.iterdir() if not path.name.startswith("__")}
     assert there == below
 
 
@@ -76,7 +79,7 @@ def test_the_position_schemes_import_torch_and_nothing_else():
 
 
 def test_the_position_schemes_import_what_the_readme_installs_for_them_and_nothing_else():
-    install = re.search(r"schemes\s+need only .*?`pip install (.+?)`", read("README.md"), re.DOTALL)
+    install = re.search(r"schemes\s+need\s+only\s.*?`pip install (.+?)`", read("README.md"), re.DOTALL)
     assert install is not None
     given = [name.replace("-", "_") for name in install.group(1).split()]
     script = f"""

@@ -16,7 +16,7 @@ from posenc.__main__ import COMMANDS, main
 from posenc.model import Transformer
 from posenc.positions.apply_rotary import apply_rotary
 from posenc.positions.tables import AngleTable, frequencies
-from tests.conftest import CONF, ROOT, clean_environment
+from tests.conftest import CONF, ROOT, clean_environment, only
 
 
 def test_an_installed_package_has_its_configuration_and_trains_in_any_folder(tmp_path):
@@ -33,6 +33,12 @@ def test_an_installed_package_has_its_configuration_and_trains_in_any_folder(tmp
     assert composed.returncode == 0, composed.stderr
     assert "posenc.positions.Alibi" in composed.stdout
     assert composed.stdout.endswith(f"# The files in {installed}/posenc/conf explain each key.\n")
+    trained = subprocess.run(
+        [sys.executable, "-m", "posenc", "train", "experiment=smoke", "logger=csv", "trainer=cpu"],
+        cwd=tmp_path, capture_output=True, text=True, env={**clean_environment(), "PYTHONPATH": str(installed)},
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+    assert (only(tmp_path / "runs" / "smoke" / "rope") / "summary.json").exists()
 
 
 def test_posenc_has_every_command_of_the_package(capsys, monkeypatch):

@@ -151,7 +151,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
         "steps=10", "eval_every=5", "log_every=5", "eval_windows=4", "batch_size=2", "context=32",
         "model.layers=1", "model.width=16", "model.heads=2",
         "hydra.sweeper.grid={optim.lr: [0.004, 0.008], pos.scale: [0.01, matched]}",
-        "+hydra.sweeper.grid={optim.betas: [[0.9, 0.95]], fork_from: [null]}",
+        "+hydra.sweeper.grid={optim.betas: [[0.9, 0.95]], intervention.stop: [null]}", "intervention=offset_mask",
         "+hydra.sweeper.grid={optim.weight_decay: [0.1, 0.2]}", "optim.weight_decay=0.3",  # given, so not searched
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
@@ -170,7 +170,7 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
         assert run.setting["optim.lr"] == best[run.scheme]["optim.lr"]
         assert run.setting["optim.weight_decay"] == 0.3
     said = (folder / "report.html").read_text()
-    assert "each scheme with its best optim.lr and optim.betas and fork_from and pos.scale" in said
+    assert "each scheme with its best optim.lr and optim.betas and intervention.stop and pos.scale" in said
     assert "Hyperparameter search" in said
 
 

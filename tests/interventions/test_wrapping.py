@@ -87,10 +87,12 @@ def test_at_least_one_channel_of_a_key_is_shifted():
 
 
 @pytest.mark.parametrize("base", [100.0, 10_000.0])
-def test_sines_of_the_given_base_are_added_to_queries_and_keys(base):
+def test_sines_of_the_given_base_are_added_to_queries_and_keys_before_the_rotation(base):
     added = Sinusoidal(DIM, base, 0.5).encoding(POSITIONS)
     q, k = EncodingInQK(PositionScheme(), DIM, scale=0.5, base=base).layer(0).rotate(Q, K, POSITIONS)
     torch.testing.assert_close((q, k), (Q + added, K + added))
+    rotated = EncodingInQK(Rotary(DIM), DIM, scale=0.5, base=base).layer(0).rotate(Q, K, POSITIONS)
+    torch.testing.assert_close(rotated, Rotary(DIM).rotate(Q + added, K + added, POSITIONS))
 
 
 def test_an_amplitude_that_follows_the_tokens_has_no_gradient_of_its_own():

@@ -224,17 +224,27 @@ def test_attention_probs_of_negative_products_are_nonnegative_and_sum_to_one():
 
 
 @kernels
-def test_recomputing_in_the_backward_pass_gives_the_same_gradients(kernel):
+def test_recomputing_in_the_backward_pass_gives_the_same_gradients_and_stores_less(kernel):
     q, k, v = inputs(20)
     places, gradients = PositionContext(Rotary(SIZE), torch.arange(20), None), []
+    stored: list[int] = []
+
+    def store(tensor: torch.Tensor) -> torch.Tensor:
+        stored[-1] += tensor.numel()
+        return tensor
+
     for recompute in (False, True):
         op = Linear(SIZE, kernel, recompute=recompute)
         op.initialise(torch.Generator().manual_seed(0))
         leaf = q.clone().requires_grad_()
-        op(leaf, k, v, places, True).square().sum().backward()
+        stored.append(0)
+        with torch.autograd.graph.saved_tensors_hooks(store, lambda tensor: tensor):
+            mixed = op(leaf, k, v, places, True)
+        mixed.square().sum().backward()
         assert leaf.grad is not None
         gradients.append(leaf.grad)
     assert torch.equal(gradients[0], gradients[1])
+    assert stored[1] < stored[0]
 
 
 @kernels

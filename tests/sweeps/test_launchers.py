@@ -49,10 +49,25 @@ def test_the_losses_of_runs_at_a_time_are_in_the_order_of_their_jobs_not_of_thei
         assert override == f"seed={number}"
         return float(number)
 
-    monkeypatch.setattr(in_processes, "_new_process", lambda _: ThreadPoolExecutor(1))
+    threads: list[int] = []
+
+    def new_process(count: int) -> ThreadPoolExecutor:
+        threads.append(count)
+        return ThreadPoolExecutor(1)
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(in_processes, "_new_process", new_process)
     monkeypatch.setattr(in_processes, "_train", loss)
     ended = Processes(n_jobs=3).launch([[f"seed={number}"] for number in (1, 2, 3)], 1)
     assert [job.return_value for job in ended] == [1.0, 2.0, 3.0]
+    assert threads == [2, 2, 2]
+
+
+def test_a_process_has_the_threads_that_it_is_given(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    process = in_processes._new_process(3)
+    assert process.submit(os.getenv, "OMP_NUM_THREADS").result() == "3"
+    process.shutdown()
 
 
 def test_the_best_trial_of_a_scheme_has_its_lowest_loss_and_failed_ones_are_none():

@@ -102,6 +102,7 @@ def test_csv_never_imports_wandb_and_local_data_never_imports_datasets(tmp_path)
     code = f"{block}; import runpy; runpy.run_path('train.py', run_name='__main__')"
     result = fresh_python("-c", code, f"runs={tmp_path}/runs", "experiment=smoke", "logger=csv")
     assert result.returncode == 0, result.stderr
+    assert "W&B" not in result.stdout
 
 
 def test_on_a_terminal_of_80_columns_it_shows_a_bar_with_every_number_and_does_not_ask_for_a_key(tmp_path):

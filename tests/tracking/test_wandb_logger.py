@@ -225,7 +225,7 @@ def test_a_run_that_has_failed_is_said_to_have_and_its_upload_is_not_waited_for(
     codes: list[int] = []
     uploaded = threading.Event()
     if not failed:
-        uploaded.set()
+        threading.Timer(1, uploaded.set).start()  # longer than a failed run waits
 
     def finish(exit_code: int) -> None:
         codes.append(exit_code)
