@@ -8,7 +8,17 @@ from posenc.analysis.convergence import mean, speed_up
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import BlockRow
 from posenc.report import formatting
-from tests.claim_map_pages import CORPUS, README, RESULTS, STUDY, at_settings_of_4_9m, found, listed, with_bounds
+from tests.claim_map_pages import (
+    COPIED,
+    CORPUS,
+    README,
+    RESULTS,
+    STUDY,
+    at_settings_of_4_9m,
+    found,
+    listed,
+    with_bounds,
+)
 
 ROPE_THEN = "rope, base 100,000, learning rate 0.003"
 """RoPE's arm with 39.3M tokens when the replications were announced."""
@@ -73,15 +83,42 @@ def test_how_much_lower_rope_ends_over_the_six_seeds_with_39_3m_tokens_is_stated
     assert f"over seeds 3 to 5 alone, on the test split, the difference is {of_new}." in RESULTS
 
 
-def test_how_much_lower_rope_ends_on_validation_with_six_more_seeds_is_stated():
-    _, alternatives = found(CORPUS)
-    runs = [run for run in alternatives["fifth replication"] if run.tokens == 39_321_600]
-    losses = {pos: [run.val_loss for run in runs if run.pos == pos] for pos in ("sinusoidal", "rope")}
-    leads = [theirs - ours for theirs, ours in zip(losses["sinusoidal"], losses["rope"], strict=True)]
-    assert len(leads) == 6
-    assert min(leads) > 0
-    for page in (README, RESULTS):
-        assert f"RoPE ends lower with each on validation, by {mean(leads).value:.3f} nats on average;" in page
+def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
+    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
+    ((on_test, on_validation),) = (both for both in evaluated["fifth replication"] if both[0].tokens == 39_321_600)
+    assert list(on_test.gaps) == list(on_validation.gaps) == [6, 7, 8, 9, 10, 11]
+    gap, p = on_test.gap, float(stats.ttest_1samp([*on_test.gaps.values()], 0).pvalue)
+    assert gap is not None
+    assert p < 0.05
+    assert min([*on_test.gaps.values(), *on_validation.gaps.values()]) > 0
+    assert 0.010 < gap.value < 0.035  # as expected
+    lower = with_bounds(gap, " nats").removesuffix(")")
+    announced = f"RoPE ends {gap.value:.3f} nats lower in an announced test with six new seeds (p = {p:.4f})."
+    assert f"In longer runs the lead shrinks. At 39M {announced}" in README
+    assert f"with six more at 39.3M RoPE ends lower with each, by {lower}; paired t-test, p = {p:.4f})" in README
+    ends = f"the sinusoid ends at {listed(on_test.baseline_losses.values(), 3)} nats"
+    assert f"{ends}, RoPE at {listed(on_test.arm_losses.values(), 3)}: lower with each of the six" in RESULTS
+    assert f"on average by {lower}; paired t-test, p = {p:.4f};" in RESULTS
+    assert f"On validation the difference is {with_bounds(on_validation.gap)};" in RESULTS
+
+
+def test_how_much_lower_rope_ends_over_twelve_seeds_with_39_3m_tokens_is_stated():
+    runs = [run for run in found(CORPUS)[1]["fifth replication"] if run.tokens == 39_321_600]
+    losses = {pos: {run.seed: run.val_loss for run in runs if run.pos == pos} for pos in ("sinusoidal", "rope")}
+    later = {seed: loss - losses["rope"][seed] for seed, loss in losses["sinusoidal"].items()}
+    gaps = {**over_six_seeds("fourth replication", 39_321_600).gaps, **later}
+    assert list(gaps) == [*range(12)]
+    assert sum(gap > 0 for gap in gaps.values()) == 11
+    assert f"over all twelve seeds, 0 to 11, it is {with_bounds(mean([*gaps.values()]))}, RoPE being ahead" in RESULTS
+    copying = {
+        row.seed: row.second - row.first < -0.2
+        for row in COPIED
+        if (row.pos, row.setting, row.tokens, row.lr, row.scale) == ("sinusoidal", "backbone", 39_321_600, 0.002, "0.1")
+    }
+    assert [seed for seed in gaps if copying[seed]] == [0, 4]
+    assert f"seeds 0 and 4, end {-gaps[0]:.3f} below and {gaps[4]:.3f} above RoPE" in RESULTS
+    others = [gap for seed, gap in gaps.items() if not copying[seed]]
+    assert f"the others {min(others):.3f} to {max(others):.3f} above" in RESULTS
 
 
 def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
