@@ -259,6 +259,13 @@ def test_so_are_those_of_a_run_that_was_resumed_on_another_machine():
     assert "seconds are not comparable: the runs were on one and two" in panel.notices
 
 
+def test_the_machine_of_a_run_trained_again_is_that_of_the_newer():
+    rope, newer = run("rope", 0, hardware="slow"), run("rope", 0)
+    newer = replace(newer, summary={**newer.summary, "date": "2099-01-01"})
+    (panel,) = panels(sweep(rope, newer, run("sinusoidal", 0)))
+    assert panel.one_machine
+
+
 def test_a_scheme_without_a_common_seed_counts_its_diverged_runs():
     found = replace(sweep(run("rope", 1), run("sinusoidal", 0)), diverged=(run("rope", 2),))
     assert arm(panels(found)[0], "rope").started == 2

@@ -258,6 +258,37 @@ def test_taking_runs_in_again_completes_what_was_interrupted(interrupted, folder
         assert (tmp_path / name).read_text() == (folder / "kept" / name).read_text()
 
 
+@pytest.mark.parametrize("lost", ["curves.csv", "runs.csv"])
+def test_so_is_what_another_process_has_overwritten(lost, folder, tmp_path):
+    shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
+    Study(tmp_path).add_runs([folder / "runs" / "smoke" / "rope"])
+    older = (tmp_path / lost).read_text()
+    Study(tmp_path).add_runs([folder / "runs" / "smoke"])
+    (tmp_path / lost).write_text(older)
+    Study(tmp_path).add_runs([folder / "runs" / "smoke"])
+    for name in ("runs.csv", "curves.csv"):
+        assert sorted(read_csv(tmp_path / name), key=str) == sorted(read_csv(folder / "kept" / name), key=str)
+
+
+def test_of_a_run_trained_twice_the_newer_is_added(folder, tmp_path):
+    shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
+    older = only(folder / "runs" / "smoke" / "rope")
+    newer = shutil.copytree(older, tmp_path / "runs" / f"{older.name}-2")
+    summary = json.loads((older / "summary.json").read_text())
+    (newer / "summary.json").write_text(json.dumps(summary | {"date": "2099-01-01", "commit": "newer"}))
+    Study(tmp_path).add_runs([older, newer])
+    assert [row["commit"] for row in read_csv(tmp_path / "runs.csv")] == ["newer"]
+
+
+def test_a_run_is_found_through_a_link_once(folder, tmp_path):
+    runs = tmp_path / "runs"
+    for scheme in ("rope", "sinusoidal"):
+        (runs / scheme).mkdir(parents=True)
+        (runs / scheme / "linked").symlink_to(folder / "runs" / "smoke" / "rope")
+    (runs / "round").symlink_to(runs)
+    assert [run.scheme for run in finished_runs([runs])[0]] == ["rope"]
+
+
 def test_what_cannot_be_read_is_named_once_and_the_others_are_taken_in(folder, tmp_path, capsys):
     kept, runs = tmp_path / "kept", tmp_path / "runs"
     kept.mkdir()

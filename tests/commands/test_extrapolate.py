@@ -165,6 +165,15 @@ def test_a_run_without_a_checkpoint_is_named_and_the_others_go_on(folder):
     assert {file.parts[-3] for file in folder.glob("*/*/lengths.json")} == {"learned", "rope"}
 
 
+def test_a_run_whose_last_checkpoint_is_lost_is_not_evaluated_at_an_earlier_one(folder):
+    last = only(run(folder, "none") / "checkpoints")
+    last.rename(last.with_name(last.name.replace("20-", "10-")))
+    result = extrapolate(folder)
+    assert result.returncode == 0
+    assert result.stderr.endswith("is not evaluated: its checkpoint of step 20, the last, is missing or damaged\n")
+    assert {file.parts[-3] for file in folder.glob("*/*/lengths.json")} == {"learned", "rope"}
+
+
 def test_what_a_deleted_checkpoint_came_to_still_holds(again):
     for checkpoints in again.glob("*/*/checkpoints"):
         shutil.rmtree(checkpoints)

@@ -74,6 +74,10 @@ WRONG_KEYS = [
     train("+model.seed=7", "model.seed is not a key"),
     train("~steps", "steps is missing"),
     train("~optim.lr", "optim.lr is missing"),
+    train(
+        "~schedule.warmup", "schedule.warmup is missing: give it a value with schedule.warmup=, not ~schedule.warmup"
+    ),
+    train("-m pos=rope ~model/family", "model/family is missing: choose one with model/family="),
     train("model.family=plain", "model.family is a group: choose one with model/family=plain"),
 ]
 

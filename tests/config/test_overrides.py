@@ -18,7 +18,6 @@ CHOICES = {"pos": {"rope", "none"}, "hydra/launcher": {"joblib"}}
         ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "-m"],
         ["hydra.sweeper.grid={a:[1]}"],
         ["data.path=books/*.txt", "name=a_b-c.d"],
-        ["~pos.base", "+pos.scale=1"],
         ["attention_every=${eval_every}"],
     ],
 )

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from posenc.errors import UserError
 from posenc.storage.csv_files import read_numbers
-from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, failed_jobs
 from posenc.storage.reading import MAX_BYTES, leaves, read_mapping, read_text
 from posenc.storage.run_directory import RunDirectory, find_run
 
@@ -93,6 +93,20 @@ def test_a_job_whose_run_has_been_finished_since_has_not_failed(tmp_path):
     (tmp_path / "seed1").mkdir()
     (tmp_path / "seed1" / "summary.json").write_text("{}")
     assert failed_jobs(tmp_path) == []
+
+
+def test_a_job_whose_run_was_finished_and_moved_has_not_failed(tmp_path):
+    run = tmp_path / "here" / "rope" / "seed1"
+    run.mkdir(parents=True)
+    (run.parents[1] / FAILED_JOBS).write_text(failed_job("seed=1", "it failed", run, run.parents[1]))
+    (run / "summary.json").write_text("{}")
+    assert failed_jobs((tmp_path / "here").rename(tmp_path / "there")) == []
+
+
+def test_a_run_that_cannot_be_looked_at_is_not_finished(tmp_path):
+    """A path of another machine may be forbidden, or longer than this one allows."""
+    (tmp_path / FAILED_JOBS).write_text(failed_job("seed=1", "it failed", tmp_path / ("x" * 300), tmp_path))
+    assert [failure["job"] for failure in failed_jobs(tmp_path)] == ["seed=1"]
 
 
 def test_the_failures_of_a_sweep_of_thousands_are_all_read(tmp_path):

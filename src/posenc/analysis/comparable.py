@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from posenc.analysis.runs import Run
+from posenc.analysis.runs import Run, age
 
 Schemes = Mapping[str, Sequence[Run]]
 """The runs of each scheme."""
@@ -57,8 +57,7 @@ def _truncated(schemes: Schemes, budget: int) -> dict[str, list[Run]]:
 
 def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
     """The runs of each scheme, the newest finished one per seed, and a notice for each duplicate."""
-    # Of one time: directories differ in the number at the end of their names, and W&B lists older runs first.
-    oldest_first = sorted(runs, key=lambda run: (run.finished, run.summary.get("date", ""), len(run.source)))
+    oldest_first = sorted(runs, key=lambda run: (run.finished, *age(run)))
     used = {(run.scheme, run.seed): run for run in oldest_first}
     schemes: dict[str, list[Run]] = {}
     notices = []

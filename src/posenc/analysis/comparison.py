@@ -131,7 +131,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
     own.sort(key=attrgetter("loss.value"))
     excluded = [Arm(scheme, tuple(of_scheme)) for scheme, of_scheme in found.excluded.items()]
     arms = sorted([*own, *excluded], key=attrgetter("loss.value"))
-    summaries = [run.summary for run in runs if "hardware" in run.summary]
+    summaries = [run.summary for arm in arms for run in arm.runs if "hardware" in run.summary]
     machines = sorted({one for summary in summaries for one in summary.get("machines", [machine(summary)])})
     ngram = ngram_baseline(run for arm in own for run in arm.runs)
     return Panel(

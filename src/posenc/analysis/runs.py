@@ -82,13 +82,28 @@ class Run:
 
 
 def run_directories(folder: Path, notices: list[str]) -> list[Path]:
-    """The run directories in a folder, recursively; adds a notice for each folder that cannot be read."""
+    """The run directories in a folder, recursively and through links, each once.
+
+    Adds a notice for each folder that cannot be read.
+    """
 
     def unreadable(error: OSError) -> None:
         notices.append(f"{error.filename} cannot be read: {error.strerror}; left out")
 
-    directories = (Path(path) for path, _, files in os.walk(folder, onerror=unreadable) if "config.yaml" in files)
-    return sorted(directory for directory in directories if directory.name.startswith("seed"))
+    found, seen = [], set()
+    for path, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
+        if (real := os.path.realpath(path)) in seen:
+            folders.clear()
+        elif "config.yaml" in files and os.path.basename(path).startswith("seed"):
+            found.append(Path(path))
+        seen.add(real)
+    return sorted(found)
+
+
+def age(run: Run) -> tuple[str, int]:
+    """What orders finished runs from the oldest to the newest."""
+    # Of one time: directories differ in the number at the end of their names, and W&B lists older runs first.
+    return run.summary.get("date", ""), len(run.source)
 
 
 def finished_runs(folders: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[str, ...]]:

@@ -31,7 +31,7 @@ from posenc.analysis.run_key import (
     key_of_overrides,
     key_of_run,
 )
-from posenc.analysis.runs import Run, finished_runs
+from posenc.analysis.runs import Run, age, finished_runs
 from posenc.bounds import NonNegativeInt, PositiveInt
 from posenc.config.instantiate import build
 from posenc.config.schema import check
@@ -172,8 +172,8 @@ class Study:
     def add_runs(self, folders: Sequence[Path]) -> tuple[list[Finished], list[str]]:
         """Add the finished runs in some folders to runs.csv and curves.csv.
 
-        A run is known when it is in runs.csv, so that is written last: if this is interrupted, the next call drops
-        the curves of unknown runs, and adds them again.
+        The two files are written one after the other, perhaps by several processes: a call completes what another has
+        left out, and drops the curves of runs that are not in runs.csv.
 
         Returns:
             The finished runs with their rows, and notices for those left out.
@@ -182,15 +182,17 @@ class Study:
             UserError: if runs.csv or curves.csv cannot be read.
         """
         found, notices = self._finished(folders)  # takes seconds, in which another process may add its own
-        known = {result.key: result for result in self.results}
+        newest = {result.key: result for _, result in sorted(found, key=lambda one: age(one[0]))}
+        known = newest | {result.key: result for result in self.results}
         curves = [row for row in self._curve_rows if row.key in known]
+        with_curve = {row.key for row in curves}
         finished: list[Finished] = []
         for run, result in found:
-            if result.key not in known:
-                known[result.key] = result
-                curves += curve_rows(run, result)
             if (loss := known[result.key].val_loss) == result.val_loss:
                 finished.append((run, result))
+                if result.key not in with_curve:
+                    with_curve.add(result.key)
+                    curves += curve_rows(run, result)
             else:
                 notices.append(f"{run.source} ends at {result.val_loss}, this run in runs.csv at {loss}; left out")
         if folders and known:

@@ -71,7 +71,7 @@ def read_folder(folder: Path) -> Sweep:
     tried: tuple[Mapping[str, Any], ...] = _attempt(partial(_search, folder / "search.json"), (), notices)
     command = _attempt(partial(_command, folder / "multirun.yaml"), "", notices)
     failed: list[dict[str, str]] = _attempt(partial(failed_jobs, folder), [], notices)
-    lost = {str(Path(run.source).absolute()) for run in diverged}  # these have a notice
+    lost = {os.path.abspath(run.source) for run in diverged}  # these have a notice
     notices += [
         f"a job of the last sweep failed: {job['job']}: {job['error']}" for job in failed if job["run"] not in lost
     ]

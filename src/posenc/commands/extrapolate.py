@@ -74,6 +74,7 @@ def _evaluate(run: "Run", again: bool, cache: Path) -> bool:
         UserError: if the run's checkpoint or text is missing or has changed.
     """
     from posenc.evaluation.load import load
+    from posenc.storage.atomic import check_writable
     from posenc.storage.checkpoint_files import newest
     from posenc.storage.lengths_file import Lengths, name_of, write
 
@@ -88,7 +89,8 @@ def _evaluate(run: "Run", again: bool, cache: Path) -> bool:
     from posenc.evaluation.losses import own_validation_loss
     from posenc.training.accelerator import best_device
 
-    trained = load(directory)
+    check_writable(str(directory), directory)
+    trained = load(directory, run.budget)
     if not trained.objective.likelihood:
         raise UserError("bits per byte are not defined for a masked model, which has no likelihood of every byte")
     tokens = trained.split(cache, "valid")

@@ -129,7 +129,7 @@ def add_evaluations(
     def evaluated(run: "Run", result: "Result") -> "list[RunRow]":
         try:
             with resource_errors():
-                trained = load(Path(run.source))
+                trained = load(Path(run.source), run.budget)
                 trained.model.to(best_device())
                 found = evaluate(trained, trained.split(cache, split))
                 rows = [kind(*result.key, *map(_rounded, values)) for values in found]

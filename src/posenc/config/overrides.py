@@ -137,12 +137,15 @@ def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[st
         key = override.key_or_group
         if not key:
             raise UserError(f"{override.input_line!r} cannot be read: {SYNTAX_HINT}")
+        if override.is_delete():  # its class may have a default, which no comparison would see
+            how = "choose one" if key in groups else "give it a value"
+            raise UserError(f"{key} is missing: {how} with {key}=, not {override.input_line}")
         swept = values_of(override) if override.is_sweep_override() else []
         if swept and not flags.multirun:
             value = str(override.input_line).partition("=")[2]
             quote = "" if key in groups else f", or quote it twice, '{key}=\"{value}\"'"
             raise UserError(f"{override.input_line} is a sweep: {for_sweep}{quote}")
-        if key in groups and not override.is_delete():
+        if key in groups:
             for choice in values_of(override):
                 # Hydra's own groups have more choices than there are files here; it checks them itself, but for null.
                 known = re.fullmatch(r"(?!null$)\w+", choice) if key.startswith("hydra/") else choice in groups[key]
@@ -209,7 +212,7 @@ def _choices_with(key: str, conf: Path) -> list[str]:
 
 def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf: Path) -> dict[str, set[str]]:
     """The keys of the configuration with each choice of a sweep, by group=choice; else with the first of any group."""
-    given = [one for one in overrides if _is_group(one, groups) and not one.is_delete()]
+    given = [one for one in overrides if _is_group(one, groups)]
     config = with_hydra(conf, [f"{_added(one)}={values_of(one)[0]}" for one in given])
     of_file = overrides_of(config, [one.input_line or "" for one in given]).values()
     chosen = {_added(one): values_of(one) for one in of_file if _is_group(one, groups)}

@@ -86,13 +86,18 @@ def last_checkpoint(run: Path) -> Path:
     return checkpoint
 
 
-def load(run: Path) -> Trained:
+def load(run: Path, step: int | None = None) -> Trained:
     """The model, objective, tokenizer and configuration of a run, from its last checkpoint.
+
+    Args:
+        step: the step that this must have; any by default.
 
     Raises:
         UserError: if there is no run or checkpoint, or it cannot be read.
     """
     checkpoint = last_checkpoint(run)
+    if step not in (None, checkpoint_files.step(checkpoint)):
+        raise UserError(f"its checkpoint of step {step}, the last, is missing or damaged")
     config = _configuration(run)
     weights = _weights(checkpoint, config["model"])
     from posenc.config.instantiate import build, build_model

@@ -1,7 +1,7 @@
 """The failed jobs of a sweep, one line each in its folder."""
 
 import json
-from collections.abc import Mapping
+import os
 from pathlib import Path
 
 from posenc.storage.reading import read_text
@@ -14,24 +14,31 @@ MAX_FAILED_JOBS = 2**24
 
 
 def failed_jobs(folder: Path) -> list[dict[str, str]]:
-    """The failed jobs of the last sweep, with their errors; not those whose run has been finished since."""
+    """The failed jobs of the last sweep, with their errors and the absolute paths of their runs, empty without one.
+
+    Those whose run has been finished since are left out.
+    """
     noted = folder / FAILED_JOBS
-    return unfinished_jobs(read_text(noted, MAX_FAILED_JOBS)) if noted.exists() else []
+    return unfinished_jobs(read_text(noted, MAX_FAILED_JOBS), folder) if noted.exists() else []
 
 
-def unfinished_jobs(lines: str) -> list[dict[str, str]]:
+def unfinished_jobs(lines: str, folder: Path) -> list[dict[str, str]]:
     """As `failed_jobs`, from the lines of its file."""
-    return [failure for failure in map(_failure, lines.splitlines()) if not _finished_since(failure)]
+    failures = [_failure(line, folder) for line in lines.splitlines()]
+    return [of for of in failures if not of["run"] or not os.path.exists(os.path.join(of["run"], "summary.json"))]
 
 
-def _finished_since(failure: Mapping[str, str]) -> bool:
-    return bool(failure["run"]) and Path(failure["run"], "summary.json").exists()
+def failed_job(job: str, error: str, run: Path | None, folder: Path) -> str:
+    """A line of the file in a folder, which names the run by its path from there: both may be moved."""
+    return json.dumps({"job": job, "error": error, "run": os.path.relpath(run, folder) if run else ""}) + "\n"
 
 
-def _failure(line: str) -> dict[str, str]:
+def _failure(line: str, folder: Path) -> dict[str, str]:
     """Parse a line, which may be incomplete if the process was killed."""
     try:
         failure = json.loads(line)
-        return {"job": str(failure["job"]), "error": str(failure["error"]), "run": str(failure.get("run", ""))}
+        run = str(failure.get("run", ""))
+        run = os.path.abspath(os.path.join(folder, run)) if run else ""
+        return {"job": str(failure["job"]), "error": str(failure["error"]), "run": run}
     except (ValueError, KeyError, TypeError, RecursionError):
         return {"job": "a job", "error": f"its line in {FAILED_JOBS} is damaged", "run": ""}

@@ -1,7 +1,6 @@
 """Sweeps: continuing after failed jobs, progress, and the comparison at the end."""
 
 import atexit
-import json
 import math
 import os
 import secrets
@@ -10,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, Stopped, UserError
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import PARTIAL
-from posenc.storage.failed_jobs import FAILED_JOBS, unfinished_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, unfinished_jobs
 from posenc.storage.run_directory import HOLDER, find_run
 from posenc.sweeps.jobs import SWEPT_KEYS, job_name
 
@@ -78,7 +77,7 @@ def record_failure(job: str, error: str, run: Path | None = None) -> None:
     file = Path(os.environ[FAILURES_FILE])
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as stream:
-        stream.write(json.dumps({"job": job, "error": error, "run": str(run.absolute() if run else "")}) + "\n")
+        stream.write(failed_job(job, error, run, file.parent))
 
 
 def progress(cfg: DictConfig) -> str:
@@ -132,7 +131,7 @@ class Comparison(Callback):
         failures = _publish(own)
         untrained = failures and not any(folder.glob("*/seed*"))
         code = 0 if untrained else _exit_code(lambda: _compare(folder))
-        failed = _exit_code(lambda: _show_failed(failures, config.rerun))
+        failed = _exit_code(lambda: _show_failed(unfinished_jobs(failures, folder), config.rerun))
         if code or failed:
             sys.exit(FAILED if failed else code)
 
@@ -174,12 +173,11 @@ def _publish(own: Path) -> str:
     return failures
 
 
-def _show_failed(failures: str, rerun: bool) -> None:
+def _show_failed(failed: Sequence[Mapping[str, str]], rerun: bool) -> None:
     """Print the failed jobs again, and exit if there are any.
 
     With `rerun=true` the same command would train the finished runs again, too.
     """
-    failed = unfinished_jobs(failures)
     for job in failed:
         print(f"failed: {job['job']}: {job['error']}", file=sys.stderr)
     resumable = any(job["run"] for job in failed)  # without a run the configuration may be invalid, as it will be again
