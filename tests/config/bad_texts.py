@@ -79,10 +79,20 @@ WRONG_TEXTS = [
         "/a.txt cannot be read: Too many levels of symbolic links",
         made=lambda here: (here / "a.txt").symlink_to("a.txt"),
     ),
-    text("mine/a.txt", SENTENCES, "runs=runs is inside data.path=., and runs would change that text", "data.path=."),
+    Wrong(
+        ("data=enwik8", "data.path=mine", "cache=mine/cache"),
+        "cache=mine/cache is inside data.path, and would change that text: set another cache=",
+        files={"mine/a.txt": SENTENCES},
+    ),
+    text(
+        "mine/a.txt",
+        SENTENCES,
+        "runs=runs is inside data.path, and would change that text: set another runs=",
+        "data.path=.",
+    ),
     Wrong(
         ("data=text", 'data.path="mine/**/*.txt"', "runs=mine/runs"),
-        "runs=mine/runs is inside data.path=mine/**/*.txt, and runs would change that text",
+        "runs=mine/runs is inside data.path, and would change that text: set another runs=",
         files={"mine/a.txt": SENTENCES},
     ),
     Wrong(

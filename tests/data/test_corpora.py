@@ -54,6 +54,17 @@ def test_a_part_ends_at_the_first_mark_from_its_cut_on(chunks, cuts):
     assert parts == [text[first:end] for first, end in zip(ends, [*ends[1:], len(text)], strict=True)]
 
 
+def test_documents_are_in_the_same_splits_however_they_are_stored(tmp_path):
+    """39 documents of 9 bytes: 90 % are 315.9 bytes, and the 35th ends at byte 315."""
+    for number in range(39):
+        (tmp_path / f"{number:02}.txt").write_text("12345678")
+    (tmp_path / "all.jsonl").write_text('{"text": "12345678"}\n' * 39)
+    files, lines = TextFiles(f"{tmp_path}/*.txt"), TextFiles(f"{tmp_path}/all.jsonl")
+    assert files.fingerprint() == lines.fingerprint()
+    for corpus in (files, lines):
+        assert [len(b"".join(corpus.stream(split))) for split in SPLITS] == [315, 18, 18]
+
+
 @given(st.lists(st.text("a\0é東", max_size=20).map(str.encode), max_size=20), st.integers(0, 300), st.integers(0, 300))
 def test_cutting_loses_and_repeats_nothing(chunks, first, length):
     pieces = list(cut_stream(chunks, [first, first + length], b"\0"))

@@ -1,5 +1,6 @@
 """Datasets of the Hugging Face Hub: their splits, and what identifies them."""
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -9,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from posenc.data.corpora import SPLITS, HubCut, HubHeldOut, HubSplits
-from posenc.errors import UserError
+from posenc.errors import RunError, UserError
 
 
 @pytest.fixture
@@ -65,6 +66,26 @@ class TestHub:
             (tmp_path / folder / "train").mkdir(parents=True)
             hub_folder(tmp_path / folder / "train", train=[folder])
         assert list(HubCut(str(tmp_path), data_dir="raw", streaming=streaming).rows("train")) == [b"raw\0"]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, RunError), (errno.ECONNREFUSED, UserError)])
+def test_the_cause_of_a_wrapped_error_is_said(code, kind, monkeypatch):
+    def fail(*_, **__):
+        try:
+            raise OSError(code, "its cause")
+        except OSError as error:
+            raise ValueError("An error occurred") from error
+
+    monkeypatch.setattr("datasets.load_dataset", fail)
+    with pytest.raises(kind, match=rf"cannot be loaded: An error occurred: \[Errno {code}\] its cause"):
+        list(HubCut("name").rows("train"))
+
+
+def test_a_cache_inside_a_local_dataset_would_change_it(tmp_path):
+    corpus = HubCut(str(tmp_path))
+    assert corpus.reads(tmp_path / "cache" / "tokens.bin")
+    assert not corpus.reads(tmp_path / ".cache" / "tokens.bin")
+    assert not HubCut("name").reads(tmp_path / "name")
 
 
 def test_a_local_dataset_is_known_by_its_contents_and_not_by_its_path(tmp_path):

@@ -61,11 +61,29 @@ def test_a_file_of_a_run_to_come_is_known_to_be_part_of_a_text_or_not(path, foun
 
 
 @pytest.mark.parametrize(
+    ("path", "file", "found"),
+    [
+        ("", ".runs/sample.txt", False),
+        ("**/*.txt", ".runs/sample.txt", False),
+        ("*/*.txt", ".runs/sample.txt", False),
+        (".runs", ".runs/sample.txt", True),
+        (".r*/**", ".runs/a/sample.txt", True),
+        ("", "runs/.sample.txt", False),
+        ("", "cache/tokens.bin", False),
+    ],
+)
+def test_neither_hidden_files_nor_those_of_no_text_are(path, file, found, tmp_path):
+    (tmp_path / ".runs").mkdir()
+    assert would_find(f"{tmp_path}/{path}", tmp_path / file) == found
+
+
+@pytest.mark.parametrize(
     ("content", "byte"),
     [
         (b"plain\n" * 300_000 + "caf\xe9".encode("latin-1"), "byte 1800003 is 0xe9"),
         ("plain".encode("utf-16"), "byte 0 is 0xff"),
         ("plain".encode("utf-16-le"), "byte 1 is 0x00"),
+        (codecs.BOM_UTF8 + b"plain\xff", "byte 8 is 0xff"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
@@ -209,6 +227,7 @@ def test_links_are_followed_and_every_text_is_read_once(tmp_path):
     (texts / "itself").symlink_to(".")
     (texts / "linked").symlink_to(other)
     (texts / "z.txt").symlink_to("a.txt")
+    (texts / "y.txt").hardlink_to(texts / "a.txt")
     assert everything(TextFiles(str(texts))) == b"texts\0other\0"
     with pytest.raises(UserError, match="is a symlink loop: .*/texts/itself links to a folder that contains it"):
         TextFiles(f"{texts}/**/*.txt")

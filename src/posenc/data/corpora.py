@@ -4,6 +4,7 @@ Text is a stream of bytes: UTF-8 in chunks of about a megabyte, split at line en
 with END.
 """
 
+import errno
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -13,8 +14,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from posenc.bounds import PositiveInt
-from posenc.data.readers import END, below, character_from, encoded, find_files, has_lines, read_file, suffixes
-from posenc.errors import UserError, first_line, needed_for
+from posenc.data.readers import (
+    END,
+    below,
+    character_from,
+    encoded,
+    find_files,
+    has_lines,
+    read_file,
+    suffixes,
+    would_contain,
+    would_find,
+)
+from posenc.errors import RunError, UserError, first_line, needed_for
 from posenc.storage.reading import open_regular
 
 SPLITS = ("train", "valid", "test")
@@ -33,13 +45,17 @@ class Corpus(Protocol):
         """The text of one of SPLITS, in chunks."""
         ...
 
+    def reads(self, file: Path) -> bool:
+        """Whether a file that may not exist yet would be part of the text."""
+        ...
+
 
 def digest(*parts: object) -> str:
     """A short hash of the parts: 16 hexadecimal digits."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> Iterator[tuple[int, bytes]]:
+def cut_stream(chunks: Iterable[bytes], cuts: Iterable[int], mark: bytes) -> Iterator[tuple[int, bytes]]:
     """Split a stream into (part, bytes): part i ends at the first mark at or after byte cuts[i].
 
     Args:
@@ -50,7 +66,7 @@ def cut_stream(chunks: Iterable[bytes], cuts: Iterable[float], mark: bytes) -> I
     part = position = 0
     for chunk in chunks:
         while remaining and position + len(chunk) >= remaining[0]:
-            found = chunk.find(mark, max(0, int(remaining[0]) - position - len(mark)))
+            found = chunk.find(mark, max(0, remaining[0] - position - len(mark)))
             if found < 0:
                 break
             end = character_from(chunk, found + len(mark))
@@ -89,7 +105,7 @@ class _Cut:
         return Survey(checksum.hexdigest(), size, next((mark for mark, count in marks.items() if count >= 20), b""))
 
     def stream(self, split: str) -> Iterator[bytes]:
-        cuts = [cut * self.survey.size for cut in CUTS]
+        cuts = [int(cut * self.survey.size) for cut in CUTS]  # else a chunk that ends just before one would count
         pieces = cut_stream(self.chunks(), cuts, self.survey.mark)
         return (piece for part, piece in pieces if SPLITS[part] == split and piece)
 
@@ -103,6 +119,9 @@ class KingJamesBible(_Cut):
 
     def fingerprint(self) -> str:
         return digest("kjv", self.survey.sha256)
+
+    def reads(self, file: Path) -> bool:  # noqa: ARG002
+        return False
 
     def chunks(self) -> Iterator[bytes]:
         try:
@@ -128,11 +147,14 @@ class TextFiles(_Cut):
     def __init__(self, path: str | None = None, field: str = "text", separator: str | None = None) -> None:
         if not path:
             raise UserError(f"data.path is missing: give a file ({suffixes()}), a folder, or a glob")
-        self.files = {file: _state(file) for file in find_files(path)}
+        self.path, self.files = path, {file: _state(file) for file in find_files(path)}
         self.field, self.separator = field, separator
 
     def fingerprint(self) -> str:
         return digest("text", self.survey.sha256)
+
+    def reads(self, file: Path) -> bool:
+        return would_find(self.path, file)
 
     def chunks(self) -> Iterator[bytes]:
         separated = self.separator is None or not any(map(has_lines, self.files))
@@ -187,6 +209,9 @@ class Hub:
         del settings["streaming"], settings["documents"]
         return digest("hub", type(self).__name__, sorted(settings.items()))
 
+    def reads(self, file: Path) -> bool:
+        return Path(self.path).is_dir() and would_contain(self.path, file)
+
     @functools.cached_property
     def _source(self) -> str:
         """Its name on the Hub; for a local folder, a hash of the names and contents of its files. Cached."""
@@ -224,7 +249,12 @@ class Hub:
                 streaming=self.streaming,
             )
         except Exception as error:  # the Hub's errors have no common base class
-            raise UserError(f"data.path={self.path} cannot be loaded: {first_line(error)}") from error
+            cause = error
+            while isinstance(cause.__cause__, Exception):  # it may have been wrapped in "an error occurred"
+                cause = cause.__cause__
+            why = dict.fromkeys((first_line(error), first_line(cause)))
+            kind = RunError if getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else UserError
+            raise kind(f"data.path={self.path} cannot be loaded: {': '.join(why)}") from error
 
 
 def _sha256(file: Path) -> str:

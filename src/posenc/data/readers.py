@@ -63,7 +63,7 @@ def find_files(path: str) -> list[Path]:
         root = Path(path).expanduser()
         found = below(root) if root.is_dir() else [root] if root.exists() else _matches(root)
         texts = (file for file in found if _format(file) in READERS and (file.is_file() or not file.exists()))
-        files = sorted({os.path.realpath(file): file for file in sorted(texts, reverse=True)}.values())
+        files = sorted({_identity(file): file for file in sorted(texts, reverse=True)}.values())
     except (OSError, RuntimeError, ValueError) as error:  # a long name, an unknown home, an invalid pattern
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"data.path={path} cannot be read: {reason}") from error
@@ -81,25 +81,46 @@ def find_files(path: str) -> list[Path]:
     raise UserError(f"data.path={path} has no text files: expected {suffixes()}")
 
 
+def _identity(file: Path) -> object:
+    """The same for all names of a file, also for hard links."""
+    if file.exists() and (status := file.stat()).st_nlink > 1:
+        return status.st_dev, status.st_ino
+    return os.path.realpath(file)
+
+
 def suffixes() -> str:
     """The suffixes of text files, for error messages."""
     return f"{', '.join(filter(None, READERS))} or no suffix, also with {' or '.join(OPENERS)}"
 
 
 def would_find(path: str, file: Path) -> bool:
-    """Whether `find_files` looks at a file that may not exist yet: it is in the folder, or matches the glob."""
+    """Whether `find_files` would find a file that may not exist yet."""
+    return _format(file) in READERS and would_contain(path, file)
+
+
+def would_contain(path: str, file: Path) -> bool:
+    """Whether a file that may not exist yet is below a folder, as in `below`, or matches a glob."""
     root = Path(os.path.realpath(os.path.expanduser(path)))
     pattern = Path(glob.escape(str(root)), "**") if root.is_dir() else root
     return _fits(Path(os.path.realpath(file)).parts, pattern.parts)
 
 
 def _fits(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Whether the parts of a path match those of a glob, in which ** is any number of them."""
+    """Whether the parts of a path match those of a glob.
+
+    ** matches any number of them; one that begins with a dot, only a pattern that does.
+    """
     if not pattern:
         return not parts
-    if pattern[0] == "**":
-        return any(_fits(parts[start:], pattern[1:]) for start in range(len(parts) + 1))
-    return bool(parts) and fnmatch(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+    if pattern[0] == "**" and _fits(parts, pattern[1:]):
+        return True
+    if not parts or (parts[0].startswith(".") and not pattern[0].startswith(".")):
+        return False
+    return (
+        _fits(parts[1:], pattern)
+        if pattern[0] == "**"
+        else fnmatch(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+    )
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -140,6 +161,10 @@ def read_file(file: Path, field: str, separator: str | None) -> Iterator[bytes]:
         yield from READERS[_format(file)](file, field, separator)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except MemoryError as error:
+        raise UserError(
+            f"{file} cannot be read: it has a line, or a row group, that does not fit into memory"
+        ) from error
 
 
 def _format(file: Path) -> str:
@@ -156,22 +181,22 @@ def _open(file: Path) -> AbstractContextManager[IO[bytes]]:
     return OPENERS.get(file.suffix.lower(), partial(open, mode="rb"))(file)
 
 
-def _line_blocks(file: Path) -> Iterator[list[bytes]]:
-    """The lines in blocks, without a byte order mark."""
+def _line_blocks(file: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines in blocks, without a byte order mark, and the position of each block."""
     with _open(file) as stream:
         if stream.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             stream.seek(0)
+        position = stream.tell()
         while block := stream.readlines(CHUNK):
-            yield block
+            yield position, block
+            position = stream.tell()
 
 
 def _read_txt(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
     end = None if separator is None else separator.strip().encode()
-    position = 0
-    for block in _line_blocks(file):
+    for position, block in _line_blocks(file):
         text = b"".join(block)
         _check_text(text, position, file)
-        position += len(text)
         yield text if end is None else b"".join(END if line.strip() == end else line for line in block)
 
 
@@ -191,7 +216,7 @@ def _check_text(text: bytes, position: int, file: Path) -> None:
 
 def _read_jsonl(file: Path, field: str, separator: str | None) -> Iterator[bytes]:  # noqa: ARG001
     numbers = itertools.count(1)
-    for block in _line_blocks(file):
+    for _, block in _line_blocks(file):
         lines = [(line, f"{file} line {next(numbers)}") for line in block]
         yield b"".join(encoded(_json_text(line, field, where), where) + END for line, where in lines if line.strip())
 

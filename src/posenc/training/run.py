@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.compat import import_dynamo, import_torchmetrics
 from posenc.config.instantiate import build
 from posenc.config.schema import Settings, check, check_plain, identity
-from posenc.data.readers import would_find
+from posenc.data.corpora import Corpus
 from posenc.distributed import broadcast, named_peer_failures, rank_zero_first, rank_zero_output, this_rank
 from posenc.distributed.launch import launch
 from posenc.errors import UserError, printable
@@ -49,8 +49,7 @@ def run(cfg: DictConfig, choices: Mapping[str, str]) -> dict[str, Any]:
             for group in ("pos", "data"):
                 check_plain(group, choices[group])
             corpus, hardware = build(config, "data"), build(config, "trainer")
-        sample = Path(settings.runs, settings.name, choices["pos"], f"seed{settings.seed}", "sample.txt")
-        _check_apart(settings.runs, sample, config["data"].get("path") or "")
+        _check_apart(corpus, settings, Path(choices["pos"], f"seed{settings.seed}", "sample.txt"))
         text, precision = corpus.fingerprint(), hardware.chosen_precision()
         curve = identity(config, text, precision)
         directory = RunDirectory.of(
@@ -82,10 +81,13 @@ def _check_table_sizes(settings: Settings, model: Mapping[str, Any]) -> None:
             raise UserError(f"{given} would write {rows:,} rows; the maximum is {MAX_ROWS - 1:,}")
 
 
-def _check_apart(runs: str, sample: Path, text: str) -> None:
-    """Check that the samples of runs do not become part of the text of the next run."""
-    if text and would_find(text, sample):
-        raise UserError(f"runs={runs} is inside data.path={text}, and runs would change that text: set another runs=")
+def _check_apart(corpus: Corpus, settings: Settings, sample: Path) -> None:
+    """Check that neither the samples of runs nor the cache become part of the text of the next run."""
+    written = {"runs": Path(settings.runs, settings.name, sample), "cache": Path(settings.cache, "tokens.bin")}
+    for key, file in written.items():
+        if corpus.reads(file):
+            folder = getattr(settings, key)
+            raise UserError(f"{key}={folder} is inside data.path, and would change that text: set another {key}=")
 
 
 def _train(
