@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from posenc.config.command_line import folder_override
 from posenc.config.overrides import parsed, values_of
 from posenc.config.schema import SHARED
-from posenc.errors import UserError
+from posenc.errors import RunError, UserError
 from posenc.storage.atomic import atomic_write
 from posenc.sweeps.callback import JOB_COUNT
 from posenc.sweeps.jobs import SWEPT_KEYS, check_jobs
@@ -64,6 +66,7 @@ class BestAgainstBest(Sweeper):
         Raises:
             UserError: if anything but pos and seed is swept, a key of the grid is unknown, a trial cannot be trained,
                 or the search's seed is also one of those compared.
+            RunError: if a trial has no result, so that the best is not known.
         """
         assert self.launcher is not None
         schemes, seeds, fixed = self._requested(arguments)
@@ -79,18 +82,21 @@ class BestAgainstBest(Sweeper):
         os.environ[JOB_COUNT] = str(len(jobs) + len(schemes) * len(seeds))
         os.environ[SWEPT_KEYS] = ",".join(["pos", *self.grid, "seed"])
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
+        if failed := losses.count(None):
+            raise RunError(f"{failed} of {len(losses)} trials have no result: the same command tries them again")
         best = _best(trials, losses)
         search = [
             {
                 **trial,
                 "seed": self.search_seed,
-                "val_loss": loss,
+                "val_loss": loss if math.isfinite(loss) else None,
                 "best": trial in best.values(),
                 "edge": _edges(trial, self.grid) if trial in best.values() else [],
             }
             for trial, loss in zip(trials, losses, strict=True)
         ]
-        atomic_write(folder / "search.json", json.dumps(search, indent=1) + "\n")
+        file = folder / "search.json"
+        atomic_write(file, json.dumps([*_of_other_schemes(file, schemes), *search], indent=1) + "\n")
         for scheme, trial in best.items():
             edge = ", ".join(_edges(trial, self.grid))
             warning = f" (at the edge of the grid in {edge}: a wider grid may be better)" if edge else ""
@@ -171,6 +177,15 @@ def _best(trials: Sequence[dict[str, Any]], losses: Sequence[float | None]) -> d
         if loss is not None and loss < best.get(trial["pos"], (float("inf"), trial))[0]:
             best[trial["pos"]] = (loss, trial)
     return {scheme: trial for scheme, (_, trial) in best.items()}
+
+
+def _of_other_schemes(file: Path, schemes: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The trials of earlier searches in the same folder, whose best runs are still compared."""
+    from posenc.analysis.sweep import read_search
+
+    with suppress(UserError):  # a damaged file is written anew
+        return [trial for trial in read_search(file) if trial["pos"] not in schemes]
+    return []
 
 
 def _edges(trial: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -174,6 +174,29 @@ def test_each_scheme_is_searched_for_and_its_best_compared_with_fresh_seeds(trai
     assert "Hyperparameter search" in said
 
 
+def test_a_search_goes_on_past_diverged_trials_but_not_past_lost_ones(train, tmp_path):
+    search = (
+        "-m", "experiment=tuned", "logger=csv", "trainer=cpu", "seed=0", "steps=10", "eval_every=5", "log_every=5",
+        "eval_windows=4", "batch_size=2", "context=32", "model.layers=1", "model.width=16", "model.heads=2",
+        "hydra.sweeper.grid={optim.lr: [0.004, 1e30]}",
+    )  # fmt: skip
+    folder = tmp_path / "runs" / "kjv_tuned"
+    (folder / "search").mkdir(parents=True)
+    (folder / "search" / "rope").touch()  # no folder
+    lost = train(*search, "pos=none,rope")
+    assert lost.returncode == 1
+    assert "2 of 4 trials have no result: the same command tries them again" in lost.stderr
+    assert not list(folder.glob("none/*")), "a run at the best of an incomplete search"
+    (folder / "search" / "rope").unlink()
+    assert train(*search, "pos=none,rope").returncode == 1  # jobs have failed
+    assert train(*search, "pos=alibi").returncode == 1
+    trials = json.loads((folder / "search.json").read_text())
+    assert [(trial["pos"], trial["best"]) for trial in trials] == [
+        (pos, best) for pos in ("none", "rope", "alibi") for best in (True, False)
+    ]
+    assert {run.scheme for run in read_folder(folder).runs} == {"none", "rope", "alibi"}
+
+
 def damage_half_a_row(folder: Path) -> None:
     run = only(folder / "rope", "seed0-*")
     (run / "summary.json").unlink()

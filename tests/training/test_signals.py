@@ -83,6 +83,20 @@ def test_a_rank_that_fails_reports_it_although_torchrun_sends_a_sigterm(monkeypa
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_step_that_cannot_be_saved_does_not_undo_the_signal(signum):
+    """Else a sweep would go on with the next run."""
+
+    def train() -> None:
+        with Signals() as taken:
+            taken.start_training()
+            send(signum)
+            raise RunError("the disk is full")
+
+    with pytest.raises(Stopped, match="^stopped by (Ctrl-C|SIGTERM): the disk is full$"):
+        train()
+
+
 def test_a_run_has_ended_before_senders_of_signals_kill_it():
     """After 10 seconds, and after 30 where several ranks must agree: docs/training.md."""
     assert SLOWEST < 10

@@ -68,7 +68,7 @@ def read_folder(folder: Path) -> Sweep:
         raise UserError(f"no runs in {folder}{hint}")
     runs, diverged, left_out = read_runs((str(directory), partial(read_run, directory)) for directory in directories)
     notices = [*unreadable, *left_out]
-    tried: tuple[Mapping[str, Any], ...] = _attempt(partial(_search, folder / "search.json"), (), notices)
+    tried: tuple[Mapping[str, Any], ...] = _attempt(partial(read_search, folder / "search.json"), (), notices)
     command = _attempt(partial(_command, folder / "multirun.yaml"), "", notices)
     failed: list[dict[str, str]] = _attempt(partial(failed_jobs, folder), [], notices)
     lost = {os.path.abspath(run.source) for run in diverged}  # these have a notice
@@ -116,7 +116,12 @@ class _Trial(TypedDict, total=False):
     edge: list[str]
 
 
-def _search(file: Path) -> tuple[Mapping[str, Any], ...]:
+def read_search(file: Path) -> tuple[Mapping[str, Any], ...]:
+    """The trials of a folder's last search of each scheme; none if there is no such file.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
     if not file.exists():
         return ()
     trials = read_json(file)

@@ -1,5 +1,6 @@
 """Train one language model, or a sweep: `posenc train pos=rope` or `python train.py pos=rope`."""
 
+import math
 import shlex
 import sys
 from importlib.metadata import version
@@ -47,7 +48,7 @@ def job(cfg: "DictConfig") -> float | None:
     """Train one run, alone or in a sweep. Heavy imports happen here, so that --cfg is fast.
 
     Returns:
-        The final validation loss, for sweepers that search; None if the run failed.
+        The final validation loss, for sweepers that search: NaN if the run has diverged, None if it failed otherwise.
     """
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -55,7 +56,7 @@ def job(cfg: "DictConfig") -> float | None:
     from posenc.config.command_line import one_sentence_errors
     from posenc.config.overrides import check_single_run
     from posenc.distributed import this_rank
-    from posenc.sweeps.callback import failures_recorded
+    from posenc.sweeps.callback import diverged, failures_recorded
 
     hydra_config = HydraConfig.get()
     single = hydra_config.mode is not RunMode.MULTIRUN
@@ -69,7 +70,7 @@ def job(cfg: "DictConfig") -> float | None:
             print("Next: train another scheme, and compare them:")
             print(f"  python -m posenc.report {shlex.quote(str(Path(cfg.runs, cfg.name)))}")
         return summary["val_loss"]
-    return None
+    return math.nan if diverged(cfg) else None
 
 
 if __name__ == "__main__":

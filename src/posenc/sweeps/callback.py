@@ -26,6 +26,7 @@ from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, Stopped, UserError
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import PARTIAL
+from posenc.storage.csv_files import read_numbers
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, unfinished_jobs
 from posenc.storage.run_directory import HOLDER, find_run
 from posenc.sweeps.jobs import SWEPT_KEYS, job_name
@@ -64,6 +65,14 @@ def unfinished_run(cfg: DictConfig) -> Path | None:
         if run and not (run / "summary.json").exists():  # else of another text, or trained before `rerun=true`
             return run
     return None
+
+
+def diverged(cfg: DictConfig) -> bool:
+    """Whether the run of a failed job has diverged."""
+    if run := unfinished_run(cfg):
+        with suppress(UserError):
+            return any(math.isnan(row.get("val_loss", 0.0)) for row in read_numbers(run / "metrics.csv"))
+    return False
 
 
 def record_failure(job: str, error: str, run: Path | None = None) -> None:

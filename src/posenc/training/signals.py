@@ -3,14 +3,14 @@
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from posenc.distributed import this_rank
 from posenc.distributed.launch import TIME_LIMIT_SIGNALS, sigterm_ignored, stop_signals
-from posenc.errors import Stopped
+from posenc.errors import Stopped, first_line
 from posenc.training.watchdog import Watchdog, exit_at_once
 
 if TYPE_CHECKING:
@@ -85,6 +85,10 @@ class Signals:
             signal.signal(one, signal.SIG_IGN if one in ignored else handler)
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
+        # Such as a full disk while the step was to be saved. Ranks die together, and report the error of the first.
+        alone = self.received is not None and this_rank().world_size == 1 and not self._previous(self.received)
+        if alone and isinstance(error, Exception):
+            raise self._stopped(first_line(error)) from error
 
     def start_training(self, multi_rank: bool = False) -> None:
         """From now on a signal takes effect after a step or, with several ranks, after a row of metrics.csv."""
@@ -116,27 +120,35 @@ class Signals:
         Raises:
             Stopped: always, unless the previous handler of the signal raises something else.
         """
-        signum = self._agreed or self.received
-        assert signum is not None
         self._reason = reason
         if self._training and self._watchdog is not None:  # what is left to do has time limits of its own
             self._watchdog.stop()
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        by = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
-        stopped = Stopped(signum, f"stopped by {by}: {reason}")
-        previous = self._before.get(signum)
-        if callable(previous) and signum != signal.SIGINT and not self._passed_on:
+        stopped = self._stopped(reason)
+        previous = self._previous(stopped.signum)
+        if previous and not self._passed_on:
             self._passed_on = True
             if this_rank().is_zero:
                 print(stopped, file=sys.stderr, flush=True)
             self._saving = True  # requeueing a job may take long if the SLURM controller is busy
             try:
                 with sigterm_ignored():
-                    previous(signum, None)
+                    previous(stopped.signum, None)
             finally:
                 self._saving = False
         raise stopped
+
+    def _previous(self, signum: int) -> Callable[..., Any] | None:
+        """The handler to be called after ours; Python's own of Ctrl-C would only raise a KeyboardInterrupt."""
+        previous = self._before.get(signum)
+        return previous if callable(previous) and signum != signal.SIGINT else None
+
+    def _stopped(self, reason: str) -> Stopped:
+        signum = self._agreed or self.received
+        assert signum is not None
+        by = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
+        return Stopped(signum, f"stopped by {by}: {reason}")
 
     def _install(self) -> None:
         for one in self._before:
