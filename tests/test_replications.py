@@ -11,6 +11,7 @@ from posenc.report import formatting
 from tests.claim_map_pages import (
     COPIED,
     CORPUS,
+    FORMER,
     README,
     RESULTS,
     STUDY,
@@ -139,6 +140,29 @@ def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
     smaller = with_bounds(mean(shrinks), " nats smaller at 78.6M than at 9.8M").removesuffix(")")
     p = float(stats.ttest_1samp(shrinks, 0).pvalue)
     assert f"over seeds 0 to 2 the lead is {smaller}; p = {p:.3f})." in RESULTS
+
+
+def test_the_sinusoid_s_former_setting_with_19_7m_tokens_is_stated_where_it_ends_lower():
+    backbone, alternatives = found(CORPUS)
+    third, tokens = alternatives["third replication"], 19_660_800
+    former, arm = (
+        {run.seed: run for run in runs if (run.pos, run.tokens) == ("sinusoidal", tokens)}
+        for runs in ([*alternatives[FORMER], *alternatives["replication"]], [*backbone, *third])
+    )
+    assert sorted(former) == sorted(arm) == [0, 1, 2, 3, 4, 5]
+    above = mean([arm[seed].val_loss - former[seed].val_loss for seed in arm])
+    ends = with_bounds(above, " nats above its former setting**")
+    assert f"**Over seeds 0 to 5 the sinusoid's arm ends {ends}" in RESULTS
+
+    ropes = [run for run in [*backbone, *third] if run.pos == "rope"]
+    both = [*ropes, *former.values()]
+    evaluated = held_out([], {"both": both}, STUDY.rows("test.csv", BlockRow, CORPUS))["both"]
+    on_test = next(point for point, _ in evaluated if point.tokens == tokens)
+    assert list(on_test.by_seed) == [3, 4, 5]
+    (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == tokens)
+    ratios = formatting.interval(six.advantage, 2), formatting.interval(on_test.advantage, 2)
+    assert "N is {} over these six instead of 1.89, and {} instead of 1.93".format(*ratios) in RESULTS
+    assert f"At 19.7M it is {ratios[1].replace('–', ' to ')} against" in README
 
 
 def over_six_seeds(name: str, tokens: int) -> Point:

@@ -22,7 +22,13 @@ from tests.claim_map_pages import (
 )
 from tests.test_longest_runs import SEEDS, interval
 
-BUDGETS = ("39.3M", "59.0M", "78.6M", "157M")
+BUDGETS = {
+    "19.7M": LONGEST // 4,
+    "39.3M": LONGEST // 2,
+    "59.0M": 3 * LONGEST // 4,
+    "78.6M": LONGEST,
+    "157M": 2 * LONGEST,
+}
 """From which on the settings of an arm are the best of several on the seeds that compare the arms."""
 
 
@@ -146,7 +152,9 @@ def test_what_the_second_best_trial_of_each_arm_changes_with_39_3m_tokens_is_sta
     assert f"and the ratio is {ratio}: by seed {listed(now.by_seed.values(), 2)}." in RESULTS
     arm = {run.key for run in backbone if (run.pos, run.tokens) == ("sinusoidal", tokens)}
     copied = {row.seed: row.second - row.first for row in COPIED if row.key in arm}
-    assert f"(second minus first {copied[0]:.2f}; {copied[1]:.2f} and {copied[2]:.2f} with the others)" in RESULTS
+    assert f"(second minus first {listed((copied[seed] for seed in SEEDS), 2)})." in RESULTS
+    lower, *higher = (now.baseline_losses[seed] - before.baseline_losses[seed] for seed in SEEDS)
+    assert f"ends {-lower:.3f} lower, with the others it does not and ends {listed(higher, 3)} higher" in RESULTS
     seeds = [f"{value:.2f}" for value in now.by_seed.values()]
     assert f"ends below RoPE (N = {seeds[0]}), the others do not ({seeds[1]} and {seeds[2]});" in RESULTS
     best_of_rope = alternatives["rope, base 100,000, learning rate 0.003"]
@@ -182,7 +190,7 @@ def test_of_how_many_settings_each_arm_is_the_best_with_the_seeds_that_compare_t
     backbone, _ = found(CORPUS)
     words = {2: "two", 3: "three", 4: "four", 6: "six", 7: "seven", 9: "nine", 10: "ten", 12: "twelve"}
     counts = []
-    for tokens, budget in zip((LONGEST // 2, 3 * LONGEST // 4, LONGEST, 2 * LONGEST), BUDGETS, strict=True):
+    for budget, tokens in BUDGETS.items():
         row = []
         for pos in ("sinusoidal", "rope"):
             losses: dict[tuple[float, str, str], dict[int, float]] = {}
@@ -195,7 +203,7 @@ def test_of_how_many_settings_each_arm_is_the_best_with_the_seeds_that_compare_t
             assert {min(means, key=lambda key: means[key])} == arm
             row.append((len(means), sum(run.setting == SEARCH for run in runs)))
         counts += [settings for settings, _ in row]
-        favoured = "the sinusoid" if row[0] > row[1] else "RoPE"
+        favoured = "neither" if row[0] == row[1] else "the sinusoid" if row[0] > row[1] else "RoPE"
         sinusoid, rope = (f"{words[settings]} ({words[trials]})" for settings, trials in row)
         assert f"| {budget} | {sinusoid} | {rope} | {favoured} |" in RESULTS
     assert f"[best of {words[min(counts)]} to {words[max(counts)]}](docs/results.md#in-short)" in README
