@@ -69,6 +69,27 @@ def test_a_step_that_does_not_end_is_not_waited_for(monkeypatch):
             time.sleep(30)
 
 
+def test_ctrl_c_waits_longer_for_the_step_and_says_so(monkeypatch, capfd):
+    monkeypatch.setattr(signals, "GRACE", 0.05)
+    with Signals() as taken:
+        taken.start_training()
+        send(signal.SIGINT)
+        time.sleep(0.2)
+        assert capfd.readouterr().err == "\nStopping after this step; a second Ctrl-C stops at once.\n"
+        with pytest.raises(Stopped, match="^stopped by Ctrl-C: it is saved$"):
+            taken.stop("it is saved")
+
+
+def test_but_not_for_ever(monkeypatch):
+    monkeypatch.setattr(signals, "GRACE", 0.05)
+    monkeypatch.setattr(signals, "CTRL_C_GRACE", 0.05)
+    with Signals() as taken:
+        taken.start_training()
+        send(signal.SIGINT)
+        with pytest.raises(Stopped, match="no step ended within 0.1 s"):
+            time.sleep(30)
+
+
 @pytest.mark.parametrize(("ranks", "ignored"), [("1", False), ("2", True)])
 def test_a_rank_that_fails_reports_it_although_torchrun_sends_a_sigterm(monkeypatch, ranks, ignored):
     environment = {"RANK": "0", "WORLD_SIZE": ranks, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": ranks}

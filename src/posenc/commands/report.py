@@ -24,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = Arguments(prog="posenc report", description=__doc__, parents=[COMPARED])
     parser.add_argument("source", help="runs/<name>, or wandb://entity/project/group for a sweep on W&B's server")
-    parser.add_argument("--out", type=Path, help="folder for report.html and the figures; default: that of the runs")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder for report.html and the figures; default: that of the runs, report-NAME for runs on W&B",
+    )
     parser.add_argument("--results", type=Path, help="also export the curves, with their provenance, to this folder")
     parser.add_argument("--busy", action="store_true", help="the machine did other work: do not compare times")
     with parser.parsed(arguments) as given:

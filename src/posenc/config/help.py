@@ -28,7 +28,8 @@ CHOICES
                              hydra.launcher.partition=gpu
 
 KEYS
-  seed, steps, batch_size, context         data and length of the run
+  seed                                     initial weights and batches
+  steps, batch_size, context               data and length of the run
   eval_every, eval_windows, log_every, attention_every     measurements
   name, runs, cache, rerun, checkpoint_seconds, fork_from    output
   pos.base, model.width, optim.lr, ...     any key of a choice: see --cfg job
@@ -40,17 +41,19 @@ EXAMPLES
   python train.py data=text data.path=book.txt tokenizer=bpe
   python train.py logger=csv trainer=cpu
   python train.py -m pos=none,learned,sinusoidal,rope seed=0,1,2
-  python train.py -m pos=none,rope hydra/launcher=joblib hydra.launcher.n_jobs=2
+  python train.py -m pos=sinusoidal,rope hydra/launcher=joblib
   python train.py -m +sweep=positions hydra/launcher=slurm
   python train.py -m experiment=tuned
-  python -m posenc.report runs/kjv_tiny --help
+  python -m posenc.report runs/kjv_tiny --baseline learned
   python -m posenc.profile pos=rope
 
 OPTIONS
-  --cfg job         print every key and its value, and exit
+  --cfg job         print every key and its value, and exit; with --resolve also
+                    the values that follow from others
   -m, --multirun    run every combination of comma-separated values
   --version         print the version
-  --hydra-help      show the options of Hydra, which parses this command line"""
+  --hydra-help      show the options of Hydra, which parses this command line;
+                    some are refused"""
 
 
 def manual(conf: Path) -> str:

@@ -1,5 +1,6 @@
 """Stopping a run at a signal."""
 
+import os
 import signal
 import sys
 import threading
@@ -22,6 +23,9 @@ GRACE = 4.5
 With those that W&B has to end, it is less than the 10 seconds after which many senders kill the process.
 """
 
+CTRL_C_GRACE = 60.0
+"""Additional seconds after Ctrl-C with a single rank: whoever presses it can press it again."""
+
 MULTI_RANK_GRACE = 20.0
 """Additional seconds for several ranks to reach a row of metrics.csv; torchrun and SLURM kill after 30 seconds."""
 
@@ -30,7 +34,7 @@ class Signals:
     """Context in which a signal ends the process at a safe point.
 
     Outside of training that is immediately; during training it is after the current step, once a checkpoint has been
-    written, or after GRACE seconds. A second Ctrl-C exits at once.
+    written, or after GRACE and perhaps more seconds. A second Ctrl-C exits at once.
 
     SIGINT and SIGTERM are handled, SIGHUP unless nohup ignores it, and SIGUSR1 and SIGUSR2 if they have a handler. The
     previous handler of a signal is called afterwards: that of the cluster launcher requeues the job.
@@ -46,6 +50,7 @@ class Signals:
         self._passed_on = False
         self._watchdog: Watchdog | None = None
         self._timer_before = (0.0, 0.0)
+        self._longer = 0.0  # seconds to wait after the grace period
 
     @property
     def asked(self) -> int | None:
@@ -68,7 +73,7 @@ class Signals:
             self._install()
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_again
             stopping = handled - {signal.SIGALRM}
-            self._watchdog = Watchdog(stopping, self._grace, busy=lambda: self._saving)
+            self._watchdog = Watchdog(stopping, self._limit, busy=lambda: self._saving)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -120,7 +125,7 @@ class Signals:
         Raises:
             Stopped: always, unless the previous handler of the signal raises something else.
         """
-        self._reason = reason
+        self._reason, self._longer = reason, 0.0
         if self._training and self._watchdog is not None:  # what is left to do has time limits of its own
             self._watchdog.stop()
         if self._before:
@@ -161,19 +166,28 @@ class Signals:
             return
         self.received = signum
         if self._training:
-            grace = self._grace(signum)
+            grace, limit = self._grace(signum), self._limit(signum)
             awaited = "row of metrics.csv was written" if self._multi_rank else "step ended"
-            self._reason = f"no {awaited} within {grace:.0f} s; the same command resumes from the last checkpoint"
+            self._reason = f"no {awaited} within {limit:g} s; the same command resumes from the last checkpoint"
+            self._longer = limit - grace
             if not self._saving:
                 signal.setitimer(signal.ITIMER_REAL, grace)
         else:
             self.stop(self._reason)
 
     def _grace_is_over(self, *_: object) -> None:
-        self.stop(self._reason)
+        longer, self._longer = self._longer, 0.0
+        if not longer:
+            self.stop(self._reason)
+        signal.setitimer(signal.ITIMER_REAL, longer)
+        os.write(2, b"\nStopping after this step; a second Ctrl-C stops at once.\n")  # print is not reentrant
 
     def _grace(self, signum: int) -> float:
         return GRACE + (MULTI_RANK_GRACE if self._multi_rank or signum in TIME_LIMIT_SIGNALS else 0.0)
+
+    def _limit(self, signum: int) -> float:
+        at_a_terminal = signum == signal.SIGINT and not self._multi_rank
+        return self._grace(signum) + (CTRL_C_GRACE if at_a_terminal else 0.0)
 
     def _raise_again(self, unraisable: Any) -> None:
         """Raise `Stopped` again shortly if it was raised where Python ignores exceptions, such as in __del__."""
