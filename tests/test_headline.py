@@ -87,8 +87,8 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
         p[point.tokens] = float(stats.ttest_1samp(gaps, 0).pvalue)
     assert ahead == {"39M": 2, "157M": 2, "59M": 1, "79M": 1}
     *_, at_59m, at_79m, at_157m = (["none", "one", "two", "three"][count] for count in ahead.values())
-    stated = f"{at_59m} at 59M, {at_79m} at 79M and {at_157m} at 157M."
-    assert f"After that no lead is established: of three seeds RoPE ends lower with {stated}" in README
+    stated = f"{at_59m} of three seeds at 59M, {at_79m} at 79M and {at_157m} at 157M."
+    assert f"After that no lead is established: RoPE's final loss is the lower one for {stated}" in README
     assert f"The differences that were found there have p = {listed(p.values(), 2)}." in RESULTS
     assert "None of the last four differences in the table, of three seeds each, is significant (p > 0.2)." in README
     assert min(p.values()) > 0.2

@@ -94,9 +94,9 @@ def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
     assert min([*on_test.gaps.values(), *on_validation.gaps.values()]) > 0
     assert 0.010 < gap.value < 0.035  # as expected
     lower = with_bounds(gap, " nats").removesuffix(")")
-    announced = f"RoPE ends {gap.value:.3f} nats lower in an announced test with six new seeds (p = {p:.4f})."
-    assert f"In longer runs the lead shrinks. At 39M {announced}" in README
-    assert f"with six more at 39.3M RoPE ends lower with each, by {lower}; paired t-test, p = {p:.4f})" in README
+    announced = f"RoPE ends {gap.value:.3f} nats lower over six new seeds, in a test announced before their runs"
+    assert f"In longer runs the lead shrinks. At 39M {announced} (p = {p:.4f})." in README
+    assert f"RoPE ends lower for each, by {lower}; paired t-test, p = {p:.4f})" in README
     ends = f"the sinusoid ends at {listed(on_test.baseline_losses.values(), 3)} nats"
     assert f"{ends}, RoPE at {listed(on_test.arm_losses.values(), 3)}: lower with each of the six" in RESULTS
     assert f"on average by {lower}; paired t-test, p = {p:.4f};" in RESULTS
