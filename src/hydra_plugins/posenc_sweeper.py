@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from posenc.config.command_line import folder_override
-from posenc.config.overrides import parsed, values_of
+from posenc.config.overrides import ONE_CURVE, parsed, values_of
 from posenc.config.schema import SHARED
 from posenc.errors import RunError, UserError
 from posenc.storage.atomic import atomic_write
@@ -83,12 +84,13 @@ class BestAgainstBest(Sweeper):
         os.environ[SWEPT_KEYS] = ",".join(["pos", *self.grid, "seed"])
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
         if failed := losses.count(None):
-            raise RunError(f"{failed} of {len(losses)} trials have no result: the same command tries them again")
-        best = _best(trials, losses)
+            raise RunError(f"{failed} of {len(losses)} trials have no result, so the best of each scheme is not known")
+        best, overrides = _best(trials, losses), " ".join(sorted(filter(_affects_curve, fixed)))
         search = [
             {
                 **trial,
                 "seed": self.search_seed,
+                "overrides": overrides,
                 "val_loss": loss if math.isfinite(loss) else None,
                 "best": trial in best.values(),
                 "edge": _edges(trial, self.grid) if trial in best.values() else [],
@@ -96,7 +98,7 @@ class BestAgainstBest(Sweeper):
             for trial, loss in zip(trials, losses, strict=True)
         ]
         file = folder / "search.json"
-        atomic_write(file, json.dumps([*_of_other_schemes(file, schemes), *search], indent=1) + "\n")
+        atomic_write(file, json.dumps([*_of_other_schemes(file, schemes, overrides), *search], indent=1) + "\n")
         for scheme, trial in best.items():
             edge = ", ".join(_edges(trial, self.grid))
             warning = f" (at the edge of the grid in {edge}: a wider grid may be better)" if edge else ""
@@ -179,13 +181,19 @@ def _best(trials: Sequence[dict[str, Any]], losses: Sequence[float | None]) -> d
     return {scheme: trial for scheme, (_, trial) in best.items()}
 
 
-def _of_other_schemes(file: Path, schemes: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The trials of earlier searches in the same folder, whose best runs are still compared."""
+def _of_other_schemes(file: Path, schemes: Sequence[str], overrides: str) -> list[Mapping[str, Any]]:
+    """The trials of earlier searches in the same folder with the same overrides, whose best runs are still compared."""
     from posenc.analysis.sweep import read_search
 
     with suppress(UserError):  # a damaged file is written anew
-        return [trial for trial in read_search(file) if trial["pos"] not in schemes]
+        return [
+            trial for trial in read_search(file) if trial["pos"] not in schemes and trial.get("overrides") == overrides
+        ]
     return []
+
+
+def _affects_curve(override: str) -> bool:
+    return re.split(r"[.=]", override.lstrip("+"))[0] not in ONE_CURVE
 
 
 def _edges(trial: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:

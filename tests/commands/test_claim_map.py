@@ -270,6 +270,15 @@ def test_so_is_what_another_process_has_overwritten(lost, folder, tmp_path):
         assert sorted(read_csv(tmp_path / name), key=str) == sorted(read_csv(folder / "kept" / name), key=str)
 
 
+def test_the_curve_of_a_run_whose_row_was_deleted_is_that_of_the_run_added_in_its_place(folder, tmp_path):
+    shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
+    shutil.copy(folder / "kept" / "curves.csv", tmp_path)
+    curves = (tmp_path / "curves.csv").read_text()
+    (tmp_path / "curves.csv").write_text(re.sub(r"\d\.\d+$", "9.5", curves, flags=re.M))  # of earlier runs
+    Study(tmp_path).add_runs([folder / "runs" / "smoke"])
+    assert (tmp_path / "curves.csv").read_text() == curves
+
+
 def test_of_a_run_trained_twice_the_newer_is_added(folder, tmp_path):
     shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
     older = only(folder / "runs" / "smoke" / "rope")
@@ -286,6 +295,7 @@ def test_a_run_is_found_through_a_link_once(folder, tmp_path):
         (runs / scheme).mkdir(parents=True)
         (runs / scheme / "linked").symlink_to(folder / "runs" / "smoke" / "rope")
     (runs / "round").symlink_to(runs)
+    (runs / "rope" / "a_link").symlink_to(only(folder / "runs" / "smoke" / "rope"))
     assert [run.scheme for run in finished_runs([runs])[0]] == ["rope"]
 
 

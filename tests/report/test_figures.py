@@ -5,7 +5,7 @@ import pytest
 from posenc.analysis.comparison import compare
 from posenc.config.files import CONF
 from posenc.report import figures
-from posenc.report.looks import looks
+from posenc.report.looks import LOOKS, looks
 from tests.analysis.synthetic import pair, run, sweep, with_lengths
 
 
@@ -61,3 +61,14 @@ def test_head_scores_that_rise_have_a_figure(tmp_path):
 def test_every_scheme_has_a_look_of_its_own():
     schemes = [file.stem for file in (CONF / "pos").glob("*.yaml")]
     assert len(set(looks(schemes).values())) == len(schemes)
+
+
+@pytest.mark.parametrize("schemes", [("rope", "sinusoidal"), tuple(sorted(LOOKS)), ("a_very_long_name_" * 5, "rope")])
+def test_the_legend_is_inside_the_figure_whatever_the_schemes(schemes):
+    figure = figures.curves(compare(sweep(*(run(scheme, 0) for scheme in schemes)), baseline=schemes[0]))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert {text.get_text() for text in legend.get_texts()} >= set(schemes)
+    extent = legend.get_window_extent()
+    assert extent.x0 >= 0
+    assert extent.x1 <= figure.bbox.width

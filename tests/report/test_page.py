@@ -165,6 +165,29 @@ def test_arrow_keys_read_the_values_and_their_intervals(opened):
     assert all(len(label) > 40 for label in labels)
 
 
+def test_the_values_of_fewer_seeds_than_have_an_interval_are_read_without_one(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    (tmp_path / "report.html").write_text(html(compare(pair(seeds=2))))
+    open_page(browser, tmp_path / "report.html")
+    browser.find_element("css selector", "#loss-0 svg[tabindex]").send_keys(Keys.ARROW_RIGHT)
+    values = browser.find_element("css selector", "#loss-0 .values").text
+    assert "rope 3." in values
+    assert " to " not in values
+    band = browser.find_element("css selector", "#loss-0 .band")
+    assert band.get_attribute("d") == ""
+
+
+def test_a_band_has_a_gap_where_there_is_no_interval(opened):
+    opened.execute_script("""
+        const host = document.getElementById("loss-0");
+        const low = [0.5, 1.5, null, 0.5, 0.5], high = [1.5, 2.5, null, 1.5, 1.5];
+        const series = [{ name: "one", colour: "red", x: [1, 2, 3, 4, 5], y: [1, 2, 3, 1, 1], low, high }];
+        drawChart(host, { x: { title: "x" }, y: { title: "y" }, series });""")
+    band = opened.find_element("css selector", "#loss-0 .band").get_attribute("d")
+    assert (band.count("M"), band.count("Z"), band.count("L")) == (2, 2, 6)
+
+
 def test_a_tap_reads_the_values(opened):
     opened.execute_script("""
         const svg = document.querySelector("#loss-0 svg[tabindex]"), box = svg.getBoundingClientRect();

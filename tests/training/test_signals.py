@@ -80,6 +80,44 @@ def test_ctrl_c_waits_longer_for_the_step_and_says_so(monkeypatch, capfd):
             taken.stop("it is saved")
 
 
+def test_a_terminal_that_is_gone_does_not_keep_the_step_from_being_saved(monkeypatch):
+    """As in `train.py 2>&1 | tee log`: Ctrl-C ends tee, too."""
+    monkeypatch.setattr(signals, "GRACE", 0.05)
+
+    def refuse(*_: object) -> None:
+        raise BrokenPipeError
+
+    with Signals() as taken:
+        taken.start_training()
+        monkeypatch.setattr(os, "write", refuse)
+        send(signal.SIGINT)
+        time.sleep(0.2)
+        with pytest.raises(Stopped, match="it is saved$"):
+            taken.stop("it is saved")
+
+
+@pytest.mark.parametrize(("training", "times"), [(True, 2), (False, 1)])
+def test_a_library_that_keeps_python_waiting_does_not_hide_a_second_ctrl_c(training, times):
+    """Before training nothing is waited for, and one is enough."""
+    code = f"""if True:
+        import hashlib, os, signal, threading, time
+        from posenc.training import signals, watchdog
+        signals.GRACE = watchdog.LIMIT = 0.3
+        def press():
+            for _ in range({times}):
+                time.sleep(0.8)
+                os.kill(os.getpid(), signal.SIGINT)
+        with signals.Signals() as taken:
+            if {training}:
+                taken.start_training()
+            threading.Thread(target=press, daemon=True).start()
+            hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**9)  # releases the GIL, but runs no handlers
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 130
+    assert "stopped at once" in ended.stderr
+
+
 def test_but_not_for_ever(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     monkeypatch.setattr(signals, "CTRL_C_GRACE", 0.05)

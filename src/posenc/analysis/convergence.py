@@ -77,7 +77,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Band:
-    """Estimates along an axis; without an interval, low and high equal the value."""
+    """Estimates along an axis; low and high are NaN where there is no interval."""
 
     x: Array
     middle: Array
@@ -87,7 +87,7 @@ class Band:
 
 def band(x: ArrayLike, estimates: Sequence[Estimate]) -> Band:
     """One estimate for each point of x (points,)."""
-    columns = [(e.value, *(e.interval or (e.value, e.value))) for e in estimates]
+    columns = [(e.value, *(e.interval or (math.nan, math.nan))) for e in estimates]
     return Band(np.asarray(x, float), *np.array(columns, float).reshape(-1, 3).T)
 
 

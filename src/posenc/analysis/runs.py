@@ -94,7 +94,7 @@ def run_directories(folder: Path, notices: list[str]) -> list[Path]:
     for path, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
         if (real := os.path.realpath(path)) in seen:
             folders.clear()
-        elif "config.yaml" in files and os.path.basename(path).startswith("seed"):
+        elif "config.yaml" in files and os.path.basename(real).startswith("seed"):
             found.append(Path(path))
         seen.add(real)
     return sorted(found)

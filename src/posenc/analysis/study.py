@@ -182,10 +182,10 @@ class Study:
             UserError: if runs.csv or curves.csv cannot be read.
         """
         found, notices = self._finished(folders)  # takes seconds, in which another process may add its own
-        newest = {result.key: result for _, result in sorted(found, key=lambda one: age(one[0]))}
-        known = newest | {result.key: result for result in self.results}
-        curves = [row for row in self._curve_rows if row.key in known]
+        stored = {result.key: result for result in self.results}
+        curves = [row for row in self._curve_rows if row.key in stored]
         with_curve = {row.key for row in curves}
+        known = {result.key: result for _, result in sorted(found, key=lambda one: age(one[0]))} | stored
         finished: list[Finished] = []
         for run, result in found:
             if (loss := known[result.key].val_loss) == result.val_loss:

@@ -20,7 +20,7 @@ from posenc.storage.reading import check_types, leaves, read_json, read_mapping
 
 _T = TypeVar("_T")
 
-NOT_SEARCHED = ("pos", "seed", "val_loss", "best", "edge")
+NOT_SEARCHED = ("pos", "seed", "overrides", "val_loss", "best", "edge")
 """Keys of a trial other than the hyperparameters it tried."""
 
 
@@ -113,6 +113,7 @@ class _Trial(TypedDict, total=False):
     best: Required[bool]
     val_loss: Required[float | None]
     seed: int
+    overrides: str
     edge: list[str]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from typing_extensions import get_protocol_members, is_protocol  # in typing from Python 3.13 on
 
-from posenc.errors import UserError, out_of_memory
+from posenc.errors import UserError, first_line, out_of_memory
 from posenc.storage.reading import leaves
 
 
@@ -75,7 +75,12 @@ def target(group: str, name: Any) -> Callable[..., Any]:
             return found
     for declared in entry_points(group=f"posenc.{group}"):
         if declared.value.replace(":", ".") == name:
-            return declared.load()
+            try:
+                return declared.load()
+            except (AttributeError, ImportError) as error:
+                if isinstance(error, ModuleNotFoundError):
+                    raise  # a missing dependency
+                raise UserError(f"{group}._target_={name} cannot be loaded: {first_line(error)}") from error
     raise UserError(
         f"{group}._target_={name} must name a class or function of {package}, or of a module in it, "
         f"or one that an installed package declares as an entry point of posenc.{group}{there}"

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from posenc.analysis.comparison import BASELINE, Comparison
+from posenc.analysis.comparison import BASELINE, Comparison, Panel
 from posenc.report import csv_tables, figures, sentences, tables
 from posenc.storage.atomic import atomic_write
 
@@ -44,16 +44,18 @@ def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator
     if any(panel.rivals for panel in panels):
         yield sentences.COVERAGE
     yield "![Validation loss and speed-up](curves.png)"
-    for found in filter(None, (panel.reproduction for panel in panels)):
-        table = tables.reproduction(found)
-        yield from (table.caption, tables.markdown(table))
+    for panel in panels:
+        if panel.reproduction:
+            table = tables.reproduction(panel.reproduction)
+            yield from (f"{_at(panel)}{table.caption}", tables.markdown(table))
     for panel in panels:
         if panel.heads:
-            yield f"{f'At {panel.title}: ' if panel.title else ''}{sentences.heads(panel)}"
+            yield f"{_at(panel)}{sentences.heads(panel)}"
     if "heads.png" in images:
         yield "![Attention heads](heads.png)"
-    for longer in filter(None, (panel.extrapolation for panel in panels)):
-        yield sentences.extrapolation(longer)
+    for panel in panels:
+        if panel.extrapolation:
+            yield f"{_at(panel)}{sentences.extrapolation(panel.extrapolation)}"
     if "lengths.png" in images:
         yield "![Longer windows](lengths.png)"
     yield tables.markdown(tables.facts(comparison.sweep))
@@ -63,6 +65,11 @@ def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator
         text += ", `lengths.csv` every run in longer windows, `positions.csv` its loss by position"
     yield f"{text}{', `search.csv` the trials' if comparison.sweep.search else ''}."
     yield _command(comparison, "lengths.png" in images, folder)
+
+
+def _at(panel: Panel) -> str:
+    """What begins a paragraph on one of several settings."""
+    return f"At {panel.title}: " if panel.title else ""
 
 
 def _command(comparison: Comparison, longer: bool, folder: Path) -> str:

@@ -56,7 +56,7 @@ def curves(comparison: Comparison) -> Figure:
             _speed_ups(row[1], panel, look)
         else:
             row[1].set_axis_off()
-    _legend(figure)
+    legend(figure)
     return figure
 
 
@@ -77,7 +77,7 @@ def heads(comparison: Comparison) -> Figure:
                 continue
             _over_steps(axes, panel, name, look)
             axes.set_ylim(0, 1)
-    _legend(figure)
+    legend(figure)
     return figure
 
 
@@ -128,7 +128,7 @@ def lengths(comparison: Comparison) -> Figure:
             _draw(row[1], one.by_position, one.scheme, look[one.scheme])
         _label_lengths(row[0], panel, found)
         _label_positions(row[1], panel, found)
-    _legend(figure)
+    legend(figure)
     return figure
 
 
@@ -195,10 +195,15 @@ def save(figure: Figure, file: Path) -> None:
     atomic_write(file, buffer.getvalue())
 
 
-def _legend(figure: Figure) -> None:
-    """One legend below all panels."""
+def legend(figure: Figure, most: int = 6, **style: Any) -> None:
+    """One legend below all panels, in as many columns as fit, `most` of them at most."""
     lines = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(lines.values(), lines, loc="outside lower center", ncols=6, frameon=False, handlelength=3)
+    below = {"loc": "outside lower center", "frameon": False, "handlelength": 3, **style}
+    for columns in range(min(most, len(lines)), 0, -1):
+        drawn = figure.legend(lines.values(), lines, ncols=columns, **below)
+        if columns == 1 or drawn.get_window_extent().width <= figure.bbox.width:
+            return
+        drawn.remove()
 
 
 def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:

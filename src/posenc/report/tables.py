@@ -171,8 +171,8 @@ def search(sweep: Sweep) -> Table:
     return Table(
         ["scheme", *sweep.searched, "validation loss", ""],
         rows,
-        "The trials of each scheme, with one seed. The best setting of each scheme was trained again with new seeds: "
-        "the runs above.",
+        "The trials of each scheme, with one seed. The best setting of each scheme that has one was trained again "
+        "with new seeds: the runs above.",
     )
 
 

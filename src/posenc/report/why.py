@@ -84,8 +84,8 @@ def _dose(axes: Any, group: Group) -> None:
     axes.axhline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
     axes.axhline(0, color=_LINE, linewidth=0.9)
     axes.set_title(group.what, loc="left", fontsize=10)
-    axes.set_xlabel(f"{group.axis}{' (crosses: never reach that loss)' if never else ''}")
-    axes.set_ylabel("share of RoPE's advantage\nin log steps")
+    axes.set_xlabel(f"{group.axis}{' (crosses: no share, see the table)' if never else ''}")
+    axes.set_ylabel("share of RoPE's advantage\nin log steps, 95 % intervals")
     axes.yaxis.set_major_formatter("{x:.0%}")
 
 
@@ -107,7 +107,7 @@ def _bars(axes: Any, groups: Sequence[Group]) -> None:
     axes.axvline(0, color=_LINE, linewidth=0.9)
     axes.axvline(1, color=_LINE, linewidth=0.9, linestyle=(0, (5, 3)))
     axes.xaxis.set_major_formatter("{x:.0%}")
-    axes.set_xlabel("share of RoPE's advantage in log steps (dashed: RoPE)")
+    axes.set_xlabel("share of RoPE's advantage in log steps, 95 % intervals (dashed: RoPE)")
     axes.spines["left"].set_visible(False)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)

@@ -2,6 +2,7 @@
 
 import atexit
 import math
+import multiprocessing
 import os
 import secrets
 import shlex
@@ -28,6 +29,7 @@ from posenc.storage import checkpoint_files
 from posenc.storage.atomic import PARTIAL
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, unfinished_jobs
+from posenc.storage.reading import read_text
 from posenc.storage.run_directory import HOLDER, find_run
 from posenc.sweeps.jobs import SWEPT_KEYS, job_name
 
@@ -98,8 +100,8 @@ def progress(cfg: DictConfig) -> str:
     return f"{run} is saved up to step {checkpoint_files.step(newest) if newest else 0}"
 
 
-SAVING = 10.0
-"""Seconds that runs in other processes have to save their state."""
+SAVING = 70.0
+"""Seconds that runs in processes of this one have to save their state after Ctrl-C: more than they wait for a step."""
 
 
 class Comparison(Callback):
@@ -116,7 +118,7 @@ class Comparison(Callback):
         os.environ[JOB_COUNT] = str(math.prod(len(values_of(override)) for override in overrides.values()))
         os.environ[SWEPT_KEYS] = ",".join(key for key, override in overrides.items() if override.is_sweep_override())
         self.start = time.time()
-        atexit.register(_publish, own)  # after Ctrl-C
+        atexit.register(_publish, own, self.start)  # after Ctrl-C
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(folder, config.rerun))
 
@@ -134,10 +136,7 @@ class Comparison(Callback):
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         folder, own = Path(config.hydra.sweep.dir), Path(os.environ[FAILURES_FILE])
-        of_others = folder / FAILED_JOBS
-        if of_others.exists() and of_others.stat().st_mtime < self.start:  # these jobs have been tried again
-            of_others.unlink()
-        failures = _publish(own)
+        failures = _publish(own, self.start, over=True)
         untrained = failures and not any(folder.glob("*/seed*"))
         code = 0 if untrained else _exit_code(lambda: _compare(folder))
         failed = _exit_code(lambda: _show_failed(unfinished_jobs(failures, folder), config.rerun))
@@ -172,11 +171,16 @@ def _compare(folder: Path) -> None:
         print(f"No report, since {package} is not installed; to create it: {command}")
 
 
-def _publish(own: Path) -> str:
-    """Add the failures of a sweep to those of its folder, and return them."""
-    failures = own.read_text(errors="replace") if own.exists() else ""
+def _publish(own: Path, start: float, over: bool = False) -> str:
+    """Add the failures of a sweep to those of its folder, and return them.
+
+    Those from before its start are deleted if the sweep is over or has failures: these jobs have been tried again.
+    """
+    failures, of_folder = own.read_text(errors="replace") if own.exists() else "", own.with_name(FAILED_JOBS)
+    if (over or failures) and of_folder.exists() and of_folder.stat().st_mtime < start:
+        of_folder.unlink()
     if failures:
-        with own.with_name(FAILED_JOBS).open("a") as stream:
+        with of_folder.open("a") as stream:
             stream.write(failures)
         own.unlink()
     return failures
@@ -197,10 +201,20 @@ def _show_failed(failed: Sequence[Mapping[str, str]], rerun: bool) -> None:
 
 
 def _wait_for_saving(folder: Path, rerun: bool) -> None:
-    """Ctrl-C handler: runs in other processes also receive the signal, and are killed once this returns."""
+    """Ctrl-C handler: runs in processes of this one also receive the signal, and are terminated once this returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
     until = time.monotonic() + SAVING
-    while any(folder.glob(f"**/{HOLDER}")) and time.monotonic() < until:
+    while _own_runs(folder) and time.monotonic() < until:
         time.sleep(0.05)
     resumes = "" if rerun else ": the same command resumes the unfinished runs"
     raise Stopped(signal.SIGINT, f"stopped by Ctrl-C{resumes}")
+
+
+def _own_runs(folder: Path) -> bool:
+    """Whether a process of this one is training a run in a folder."""
+    own = {f"process {child.pid} on " for child in multiprocessing.active_children()}
+    for holder in folder.glob(f"**/{HOLDER}") if own else ():
+        with suppress(UserError):  # it has just been removed
+            if read_text(holder).startswith(tuple(own)):
+                return True
+    return False

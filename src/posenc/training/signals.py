@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -180,13 +180,14 @@ class Signals:
         if not longer:
             self.stop(self._reason)
         signal.setitimer(signal.ITIMER_REAL, longer)
-        os.write(2, b"\nStopping after this step; a second Ctrl-C stops at once.\n")  # print is not reentrant
+        with suppress(OSError):  # of a pipe whose reader Ctrl-C has ended
+            os.write(2, b"\nStopping after this step; a second Ctrl-C stops at once.\n")  # print is not reentrant
 
     def _grace(self, signum: int) -> float:
         return GRACE + (MULTI_RANK_GRACE if self._multi_rank or signum in TIME_LIMIT_SIGNALS else 0.0)
 
     def _limit(self, signum: int) -> float:
-        at_a_terminal = signum == signal.SIGINT and not self._multi_rank
+        at_a_terminal = signum == signal.SIGINT and self._training and not self._multi_rank
         return self._grace(signum) + (CTRL_C_GRACE if at_a_terminal else 0.0)
 
     def _raise_again(self, unraisable: Any) -> None:

@@ -4,9 +4,12 @@ Python runs signal handlers in the main thread, between two bytecode instruction
 The wakeup file descriptor is written by the C handler itself, at once.
 """
 
+import io
 import os
+import select
 import signal
 import threading
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
@@ -15,6 +18,9 @@ from posenc.distributed.launch import AT_ONCE
 
 LIMIT = 1.5
 """Seconds after the grace period of a signal until the process exits without any cleanup."""
+
+REPEATED = 0.5
+"""Seconds after which a Ctrl-C is a second one: a launcher may pass on the one that its terminal has sent to all."""
 
 
 class Watchdog:
@@ -48,9 +54,27 @@ class Watchdog:
     def _watch(self, reading: int) -> None:
         with open(reading, "rb", buffering=0) as pipe:
             while received := pipe.read(1):  # until the other end is closed
-                while received[0] in self._signals and not self._stopped.wait(self._grace(received[0]) + LIMIT):
-                    if not self._busy():
-                        exit_at_once(received[0])
+                if received[0] in self._signals:
+                    self._wait_for_end(received[0], pipe)
+
+    def _wait_for_end(self, signum: int, pipe: io.FileIO) -> None:
+        since = time.monotonic()
+        until = since + self._grace(signum) + LIMIT
+        while not self._stopped.is_set():
+            if select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
+                again = pipe.read(1)
+                if not again:
+                    return
+                if (
+                    again[0] == signum == signal.SIGINT
+                    and time.monotonic() - since > REPEATED
+                    and not self._stopped.is_set()
+                ):
+                    exit_at_once(signum)
+            elif not self._busy():
+                exit_at_once(signum)
+            else:
+                until += self._grace(signum) + LIMIT
 
 
 def exit_at_once(signum: int) -> None:

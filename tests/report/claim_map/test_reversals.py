@@ -59,6 +59,15 @@ def test_the_base_of_rope_is_named_if_there_are_several():
     }
 
 
+def test_so_is_the_amplitude_of_the_sinusoid():
+    runs = with_the_order_reversed(16)
+    (one, *_) = (run for run in runs if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT))
+    (axes,) = panels(runs, {"sinusoidal, amplitude 0.7": [replace(one, scale="0.7")]})
+    rate = f"learning rate {one.lr:g}"
+    names = {text.get_text() for text in axes.get_yticklabels()}
+    assert {f"sinusoid, amplitude {one.scale}, {rate}", f"sinusoid, amplitude 0.7, {rate}"} <= names
+
+
 def test_a_rate_is_named_unless_the_name_has_it_and_not_the_beginning_of_another():
     runs = with_the_order_reversed(16)
     (one, *_) = (run for run in runs if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT))

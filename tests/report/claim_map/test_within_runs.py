@@ -9,9 +9,9 @@ from tests.report.claim_map.test_ratios import points_of
 TOKENS = (100, 1000, 2000, 8000)
 
 
-def run(pos, seed, end, setting="backbone", lr=0.003, base=""):
+def run(pos, seed, end, setting="backbone", lr=0.003, base="", scale=""):
     losses = dict(zip(TOKENS, (end + 2, end + 1, end + 0.5, end), strict=True))
-    return [CurveRow("wiki", setting, pos, seed, 8000, lr, "", base, at, loss) for at, loss in losses.items()]
+    return [CurveRow("wiki", setting, pos, seed, 8000, lr, scale, base, at, loss) for at, loss in losses.items()]
 
 
 ROPE = [*run("rope", 0, 1.30), *run("rope", 1, 1.32), *run("rope", 100, 1.31, "search")]
@@ -71,15 +71,15 @@ def test_rope_with_other_hyperparameters_is_drawn_too_if_it_has_several_seeds():
     assert within_runs([*ROPE, *higher]) is None
 
 
-def test_the_base_of_rope_is_named_if_several_are_drawn():
+def test_the_amplitude_of_the_sinusoid_is_named_and_the_base_of_rope_if_several_are_drawn():
     arms = {base: [row for seed in (0, 1) for row in run("rope", seed, 1.3, base=base)] for base in ("1000", "100000")}
-    sinusoid = run("sinusoidal", 0, 1.2, base="10000")
+    sinusoid = run("sinusoidal", 0, 1.2, base="10000", scale="0.2")
     drawn = within_runs([*arms["1000"], *run("rope", 2, 1.3, base="1000"), *arms["100000"], *sinusoid])
     assert drawn is not None
     (axes,) = drawn.axes
     names = [line.get_label() for line in axes.lines[1:]]
     assert names == [
-        "sinusoid, learning rate 0.003, 1 seed",
+        "sinusoid, learning rate 0.003, amplitude 0.2, 1 seed",
         "RoPE, learning rate 0.003, base 100,000, mean over 2 seeds",
     ]
     assert (

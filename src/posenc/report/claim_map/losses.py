@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 from posenc.analysis.claim_map import ARM, BASELINE, Point, compared, from_reversal
 from posenc.analysis.results import Result
 from posenc.report import formatting
-from posenc.report.figures import STYLE, label
+from posenc.report.figures import DASHES, STYLE, label
 from posenc.report.looks import looks, titled
 
 
@@ -94,7 +94,8 @@ def _runs(axes: Any, results: Sequence[Result]) -> None:
             if result.pos == pos:
                 by_budget.setdefault(result.tokens, []).append(result.val_loss)
         medians = [statistics.median(found) for found in by_budget.values()]
-        axes.plot([*by_budget], medians, color=look[pos].colour, linewidth=1.6, label=titled(pos))
+        line = {"color": look[pos].colour, "linestyle": DASHES[look[pos].dash], "linewidth": 1.6}
+        axes.plot([*by_budget], medians, label=titled(pos), **line)
         for tokens, found in by_budget.items():
             dot = {"markersize": 5, "alpha": 0.65, "markeredgewidth": 0}
             axes.plot([tokens] * len(found), found, "o", color=look[pos].colour, **dot)

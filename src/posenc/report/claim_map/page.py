@@ -50,8 +50,8 @@ settings of one arm or both; an arm or a budget without runs in them has those o
 
 WITHIN = """\
 The validation loss minus that of RoPE's run of the same seed, a line for each run. Each scheme is drawn with the
-hyperparameters that have the most seeds, of several with those of the lowest final loss; RoPE also with others that
-have several seeds, as a mean over these.
+hyperparameters that end lowest of those with three or more seeds (without any, of those with the most); RoPE also with
+others that have several seeds, as a mean over these.
 Learning rates differ, so part of a difference within the runs comes from the schedules."""
 
 

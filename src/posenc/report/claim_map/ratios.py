@@ -71,7 +71,7 @@ def advantages(
 def _key(points: Sequence[Point]) -> list[str]:
     """What the marks of these points mean, in one or two lines."""
     marks = {
-        "rings: seeds": True,
+        "rings: seeds; lines: their means": True,
         "bars: 95 % intervals": any(point.advantage.interval for point in points),
         "triangles: N is higher or lower than this": not all(point.has_ratio for point in points),
     }
@@ -184,11 +184,11 @@ def _row(axes: Any, at: int, point: Point) -> None:
 
 
 def _gaps(axes: Any, points: Sequence[Point]) -> None:
-    """A ring per seed and a line through the medians; grey where the baseline is on the plateau."""
+    """A ring per seed and a line through the means; grey where the baseline is on the plateau."""
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
     own = [point for point in points if point.arm_losses]
     gaps = [[*point.gaps.values()] for point in own]
-    axes.plot([point.tokens for point in own], [statistics.median(seeds) for seeds in gaps], color=_MAIN, linewidth=1.6)
+    axes.plot([point.tokens for point in own], [statistics.fmean(seeds) for seeds in gaps], color=_MAIN, linewidth=1.6)
     for point, seeds in zip(own, gaps, strict=True):
         color = _GREY if point.plateau else _MAIN
         axes.plot([point.tokens] * len(seeds), seeds, "o", color=color, markersize=6, fillstyle="none")

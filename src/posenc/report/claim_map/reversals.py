@@ -29,9 +29,13 @@ def reversed_order(
     numbers = [len(rows) for rows in strips.values()]
     fig = Figure(figsize=(8, 0.23 * sum(numbers) + 0.5 * len(numbers) + 0.4), layout="constrained")
     stacked = fig.subplots(len(strips), 1, squeeze=False, sharex=True, height_ratios=numbers)[:, 0]
-    bases = {run.base for rows in strips.values() for _, runs in rows for run in runs if run.pos == ARM}
+    drawn = [run for rows in strips.values() for _, runs in rows for run in runs]
+    several = {
+        ARM: len({run.base for run in drawn if run.pos == ARM}) > 1,
+        BASELINE: len({run.scale for run in drawn if run.pos == BASELINE}) > 1,
+    }
     for axes, (budget, rows) in zip(stacked, strips.items(), strict=True):
-        of_arms = [(_named(name, runs[0], runs[0].pos == ARM and len(bases) > 1), runs) for name, runs in rows]
+        of_arms = [(_named(name, runs[0], several.get(runs[0].pos, False)), runs) for name, runs in rows]
         _strip(axes, of_arms, f"the runs of {formatting.millions(budget)} tokens; bars: means, bold: the arms")
         for tick, (name, _) in zip(axes.get_yticklabels(), rows, strict=True):
             tick.set_fontweight("bold" if name in (ARM, BASELINE) else "normal")
@@ -48,9 +52,11 @@ def _rows(
     return sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
 
 
-def _named(name: str, run: Result, with_base: bool) -> str:
-    """The name of an arm with its learning rate, and perhaps with its base."""
-    chosen = [*([formatting.base(run.base)] if with_base else []), f"learning rate {run.lr:g}"]
+def _named(name: str, run: Result, in_full: bool) -> str:
+    """The name of an arm with its learning rate, and perhaps with its base or amplitude."""
+    own = {ARM: formatting.base, BASELINE: "amplitude {}".format}
+    chosen = [own[run.pos](run.base if run.pos == ARM else run.scale)] if in_full else []
+    chosen.append(f"learning rate {run.lr:g}")
     return ", ".join([name, *(one for one in chosen if one not in name.split(", "))])
 
 

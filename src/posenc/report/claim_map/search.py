@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from posenc.analysis.search import Trial, expected_best
 from posenc.report import formatting
-from posenc.report.figures import STYLE, label
+from posenc.report.figures import DASHES, STYLE, label, legend
 from posenc.report.looks import looks, titled
 from posenc.report.tables import Table, markdown
 
@@ -43,7 +43,8 @@ def figure(search: Search, tokens: int, chosen: Set[Choice]) -> Figure:
     margin = 0.06 * (top - low) + 0.001
     for pos, trials in search.items():
         color, losses = look[pos].colour, [trial.loss for trial in trials]
-        axes.plot(range(1, len(trials) + 1), best[pos], color=color, marker="o", markersize=4, label=titled(pos))
+        line = {"color": color, "linestyle": DASHES[look[pos].dash], "marker": "o", "markersize": 4}
+        axes.plot(range(1, len(trials) + 1), best[pos], label=titled(pos), **line)
         axes.plot([1] * len(trials), losses, "_", color=color, markersize=12)
         used = [trial.loss for trial in trials if (pos, trial.lr, trial.scale, trial.base) in chosen]
         axes.plot([1] * len(used), used, "o", color=color, markersize=9, fillstyle="none")
@@ -62,7 +63,7 @@ def figure(search: Search, tokens: int, chosen: Set[Choice]) -> Figure:
     axes.set_ylim(low - margin, top + margin)
     axes.set_xlabel("k, number of trials")
     axes.set_ylabel("validation loss, nats per token")
-    fig.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    legend(fig, 4, fontsize=9)
     return fig
 
 

@@ -1,5 +1,6 @@
 """The figure of the longest runs: each scheme's loss minus RoPE's, within the run."""
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,25 +9,26 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib.figure import Figure
 
-from posenc.analysis.claim_map import ARM
+from posenc.analysis.claim_map import ARM, BASELINE
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.results import CurveRow, by_arm, losses_by_seed
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
-from posenc.report.figures import STYLE
+from posenc.report.figures import DASHES, STYLE, legend
 from posenc.report.looks import looks, titled
 
 START = 1 / 8
 """The part of the run that is not drawn, since there losses fall too steeply to be compared."""
 
 LINES = ("-", (0, (1.5, 1.2)), (0, (4.5, 1.5)), (0, (4.5, 1.2, 1, 1.2)), (0, (1, 3)), (0, (10, 2)))
-"""The styles of arms that share a colour, in turn."""
+"""The styles of RoPE's arms, in turn; other schemes have their own."""
 
 
 class ArmCurves(NamedTuple):
     """The validation losses of an arm, by seed and tokens; `trials` are the seeds that no verdict uses."""
 
     lr: float
+    scale: str
     base: str
     by_seed: dict[int, dict[int, float]]
     trials: set[int]
@@ -38,8 +40,15 @@ class ArmCurves(NamedTuple):
         return min(len(seeds), SEEDS_FOR_A_VERDICT), -sum(ends) / len(ends)
 
     def name(self, pos: str, with_base: bool) -> str:
-        """RoPE, learning rate 0.003, base 1,000."""
-        return f"{titled(pos)}, learning rate {self.lr:g}{f', {formatting.base(self.base)}' if with_base else ''}"
+        """RoPE, learning rate 0.003, base 1,000; sinusoid, learning rate 0.003, amplitude 0.2."""
+        own = (
+            [f"amplitude {self.scale}"]
+            if pos == BASELINE and self.scale
+            else [formatting.base(self.base)]
+            if with_base
+            else []
+        )
+        return ", ".join([titled(pos), f"learning rate {self.lr:g}", *own])
 
     def minus(self, other: "ArmCurves", seed: int) -> dict[int, float]:
         """The difference to another arm's run of the same seed, by tokens, without START of it."""
@@ -54,8 +63,9 @@ def arms(rows: Iterable[CurveRow]) -> dict[str, list[ArmCurves]]:
     trials = {row.seed for row in rows if row.setting == SEARCH}
     found: dict[str, list[ArmCurves]] = {}
     for of_arm in by_arm(replace(row, setting=BACKBONE) for row in rows):
-        curves = ArmCurves(of_arm[0].lr, of_arm[0].base, losses_by_seed(of_arm), trials)
-        found.setdefault(of_arm[0].pos, []).append(curves)
+        first = of_arm[0]
+        curves = ArmCurves(first.lr, first.scale, first.base, losses_by_seed(of_arm), trials)
+        found.setdefault(first.pos, []).append(curves)
     return {pos: sorted(of_scheme, key=ArmCurves.rank, reverse=True) for pos, of_scheme in found.items()}
 
 
@@ -81,13 +91,13 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     fig = Figure(figsize=(8, 4.8), layout="constrained")
     axes: Any = fig.subplots()
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
-    look = looks(pos for pos, *_ in shown)
-    for place, (pos, curves) in enumerate(shown):
+    look, styles = looks(pos for pos, *_ in shown), itertools.cycle(LINES)
+    for pos, curves in shown:
         apart = [curves.minus(rope, seed) for seed in sorted(curves.by_seed.keys() & rope.by_seed)]
         over = f"{'mean over ' if pos == ARM else ''}{formatting.seeds(len(apart))}"
         name = f"{curves.name(pos, pos == ARM and several_bases)}, {over}"
-        before = [look[other].colour for other, _ in shown[:place]].count(look[pos].colour)
-        line = {"color": look[pos].colour, "linestyle": LINES[before % len(LINES)], "linewidth": 1.3}
+        style = next(styles) if pos == ARM else DASHES[look[pos].dash]
+        line = {"color": look[pos].colour, "linestyle": style, "linewidth": 1.3}
         for one in [_mean(apart)] if pos == ARM else apart:
             axes.plot([at / 1e6 for at in one], [*one.values()], label=name, **line)
             name = "_"  # the legend has one entry for all seeds
@@ -97,7 +107,7 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     title = f"runs of {budget} tokens minus {rope.name(ARM, several_bases)}, of the same seed"
     axes.set_title(title, loc="left", fontsize=9)
     axes.margins(x=0.02)
-    fig.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    legend(fig, 2, fontsize=8)
     return fig
 
 

@@ -53,6 +53,15 @@ const drawChart = (() => {
 
   const shown = (value, suffix = "") => value.toLocaleString("en", { maximumSignificantDigits: 6 }) + suffix;
 
+  // The area between low and high, where both are known.
+  function area({ x: xs, low, high }, x, y) {
+    const point = (at, ys) => `${x.pixel(xs[at]).toFixed(1)},${y.pixel(ys[at]).toFixed(1)}`;
+    const parts = [[]];
+    xs.forEach((_, at) => Number.isFinite(low[at]) ? parts.at(-1).push(at) : parts.push([]));
+    return parts.filter((part) => part.length > 1).map((part) =>
+      `M${[...part.map((at) => point(at, low)), ...part.toReversed().map((at) => point(at, high))].join("L")}Z`).join("");
+  }
+
   // A path through the finite points, with gaps in between.
   function path(xs, ys, x, y) {
     let pen = "M";
@@ -108,8 +117,7 @@ const drawChart = (() => {
   function drawSeries(svg, series, x, y, clip) {
     const plot = add(svg, "g", { "clip-path": `url(#${clip})` });
     for (const one of series.filter((one) => one.low)) {
-      const back = path([...one.x].reverse(), [...one.high].reverse(), x, y).replaceAll("M", "L");
-      add(plot, "path", { class: "band", "data-name": one.name, d: `${path(one.x, one.low, x, y)}${back}Z`, style: `fill:${one.colour}` });
+      add(plot, "path", { class: "band", "data-name": one.name, d: area(one, x, y), style: `fill:${one.colour}` });
     }
     for (const one of series) {
       const style = `stroke:${one.colour};stroke-width:${one.width ?? 2.2}`;
@@ -148,7 +156,7 @@ const drawChart = (() => {
       for (const end of ["x1", "x2"]) mark.setAttribute(end, x.pixel(at));
       const parts = named.map((one) => {
         const point = nearest(one.x, x.pixel(at));
-        const range = one.low ? ` (${one.low[point].toFixed(digits)} to ${one.high[point].toFixed(digits)})` : "";
+        const range = Number.isFinite(one.low?.[point]) ? ` (${one.low[point].toFixed(digits)} to ${one.high[point].toFixed(digits)})` : "";
         return Math.abs(x.pixel(one.x[point]) - x.pixel(at)) > 12 || one.y[point] === null ? "" : `${one.name} ${one.y[point].toFixed(digits)}${range}`;
       });
       values.textContent = `${spec.x.title} ${at.toLocaleString("en")}${spec.x.suffix ?? ""}: ${parts.filter(Boolean).join(" · ")}`;
