@@ -43,9 +43,8 @@ class Processes(BasicLauncher):
             import cloudpickle  # noqa: F401
         if type(n_jobs) is not int or not (n_jobs == -1 or n_jobs >= 1):
             raise UserError(f"hydra.launcher.n_jobs={n_jobs} must be at least 1, or -1 for one job per core")
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.at_a_time = cores if n_jobs == -1 else n_jobs
-        self.cores = cores
+        self.cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.at_a_time = self.cores if n_jobs == -1 else n_jobs
 
     def threads(self, runs: int) -> int:
         """Threads of each of so many runs, of which `at_a_time` train in parallel."""

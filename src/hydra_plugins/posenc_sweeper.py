@@ -52,12 +52,11 @@ class BestAgainstBest(Sweeper):
         self.params: Any = OmegaConf.to_container(params, resolve=True)
         self.grid: Any = OmegaConf.to_container(grid, resolve=True) if OmegaConf.is_config(grid) else grid
         _check_grid(self.grid)
-        self.launcher: Launcher | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context: HydraContext = hydra_context
         self.configuration: DictConfig = config
-        self.launcher = Plugins.instance().instantiate_launcher(
+        self.launcher: Launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
@@ -69,7 +68,6 @@ class BestAgainstBest(Sweeper):
                 or the search's seed is also one of those compared.
             RunError: if a trial has no result, so that the best is not known.
         """
-        assert self.launcher is not None
         schemes, seeds, fixed = self._requested(arguments)
         trials = [trial for scheme in schemes for trial in self._trials(scheme, fixed)]
         check_jobs((self._composed([*fixed, *_as_arguments(trial)]) for trial in trials), self.configuration.name)
@@ -107,7 +105,7 @@ class BestAgainstBest(Sweeper):
         self.launcher.launch(final, initial_job_idx=len(jobs))
 
     def _requested(self, arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-        """The schemes and seeds to compare, and the overrides of every run."""
+        """The schemes and seeds to compare, and the overrides of every run; their keys leave the grid."""
         given = {override.key_or_group: override for override in parsed([*_as_arguments(self.params), *arguments])}
         for key in ("pos", "seed"):
             if key not in given:

@@ -76,7 +76,10 @@ def without_autocast(like: "Tensor") -> "AbstractContextManager[object]":
 
 
 def softmax_backward(gradient: "Tensor", probs: "Tensor") -> "Tensor":
-    """torch 2.13: the gradient of a softmax's logits, over the last dimension; there is no public function for it."""
+    """torch 2.13: gradient and probabilities of a softmax over the last dimension -> gradient of its logits, (.., T).
+
+    There is no public function for it.
+    """
     import torch
 
     return torch._softmax_backward_data(gradient, probs, -1, probs.dtype)

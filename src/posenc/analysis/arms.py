@@ -98,8 +98,8 @@ class Arm:
         if self.headline is None:
             return None
         verdict = convergence.verdict(self.headline.in_steps)
-        survivors = {Verdict.FASTER: self.diverged, Verdict.SLOWER: self.baseline_diverged}
-        return Verdict.UNDECIDED if survivors.get(verdict) else verdict
+        winner_diverged = {Verdict.FASTER: self.diverged, Verdict.SLOWER: self.baseline_diverged}
+        return Verdict.UNDECIDED if winner_diverged.get(verdict) else verdict
 
     @property
     def started(self) -> int:
@@ -168,11 +168,11 @@ def _threshold(fraction: float, levels: Sequence[float], theirs: Curves, ours: C
     their_steps, our_steps = _reached(theirs, "step", levels), _reached(ours, "step", levels)
     return Threshold(
         fraction,
-        float(np.mean(levels)),
-        convergence.mean(our_steps),
-        convergence.speed_up(their_steps, our_steps),
-        convergence.speed_up(_reached(theirs, "seconds", levels), _reached(ours, "seconds", levels)),
-        convergence.bootstrap(their_steps, our_steps),
+        level=float(np.mean(levels)),
+        steps=convergence.mean(our_steps),
+        in_steps=convergence.speed_up(their_steps, our_steps),
+        in_seconds=convergence.speed_up(_reached(theirs, "seconds", levels), _reached(ours, "seconds", levels)),
+        bootstrap=convergence.bootstrap(their_steps, our_steps),
     )
 
 

@@ -111,13 +111,13 @@ def advantage(results: Sequence[Result], arm: str, baseline: str) -> tuple[Point
         points.append(
             Point(
                 tokens,
-                losses,
-                speed_up([tokens] * len(ends), ends) if all(ends) else Estimate(math.inf, len(ends)),
-                {seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
-                tokens / max(min(ours[seed]) for seed in losses),
-                tokens / min(max(ours[seed]) for seed in losses),
-                {seed: ours[seed][tokens] for seed in losses if tokens in ours[seed]},
-                max(losses.values()) > floors[tokens] - PLATEAU,
+                baseline_losses=losses,
+                advantage=speed_up([tokens] * len(ends), ends) if all(ends) else Estimate(math.inf, len(ends)),
+                by_seed={seed: tokens / budget if budget else math.inf for seed, budget in needed.items()},
+                above=tokens / max(min(ours[seed]) for seed in losses),
+                below=tokens / min(max(ours[seed]) for seed in losses),
+                arm_losses={seed: ours[seed][tokens] for seed in losses if tokens in ours[seed]},
+                plateau=max(losses.values()) > floors[tokens] - PLATEAU,
             )
         )
     return tuple(points)

@@ -81,13 +81,11 @@ def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[
         scheme: {key: value for run in runs for key, value in run.setting.items()} for scheme, runs in schemes.items()
     }
     excluded: dict[str, str] = {}
-    for key in sorted({key for setting in merged.values() for key in setting}):
-        values = {scheme: setting[key] for scheme, setting in merged.items() if key in setting}
+    for key, ours in sorted(merged[reference].items()):
         if not {key, key.partition(".")[0]}.isdisjoint({*own, "pos"}):
             continue
-        ours = values.get(reference)
-        for scheme, value in values.items():
-            if reference in values and str(value) != str(ours):
+        for scheme, setting in merged.items():
+            if str(value := setting.get(key, ours)) != str(ours):
                 reason = f"cannot be compared with {reference}: {key} is {value}, and {ours} for {reference}"
                 excluded.setdefault(scheme, reason)
     return excluded

@@ -128,7 +128,7 @@ def bootstrap(baseline: Sequence[float], scheme: Sequence[float]) -> Interval | 
     """
     if len(scheme) < SEEDS_FOR_A_VERDICT or not np.isfinite(scheme).all():
         return None
-    logs = np.log(np.asarray(baseline, float) / np.asarray(scheme, float))
+    logs = np.log(np.divide(baseline, scheme))
     result = stats.bootstrap((logs,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
     low, high = np.exp(result.confidence_interval)
     return float(low), float(high)

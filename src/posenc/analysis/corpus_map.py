@@ -67,9 +67,11 @@ def corpus_map(study: Study, corpus: str) -> CorpusMap:
 def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list[Result]]]:
     """The backbone's results on a corpus, and those of the plan's alternatives to some of them by name.
 
+    A run for which several blocks ask is the backbone's if the first of them is no alternative. A result with
+    hyperparameters that no block asks for is in neither.
+
     An alternative that has both arms in a block, as a replication has, is also one under its own name, with all of its
     blocks: these runs are compared with each other.
-    A result with hyperparameters that no block of the plan asks for is in neither.
     """
     results = [result for result in study.on(corpus) if result.setting == BACKBONE]
     left = {result.key for result in results}

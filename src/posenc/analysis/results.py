@@ -198,10 +198,11 @@ def read_results(file: Path) -> tuple[Result, ...]:
         UserError: names the row that cannot be read, or repeats a run.
     """
     results = tuple(read_rows(file, Result))
-    keys = [result.key for result in results]
-    repeated = next((row for row, key in enumerate(keys, 1) if key in keys[: row - 1]), None)
-    if repeated is not None:
-        raise UserError(f"{file}, row {repeated} repeats the run of an earlier row")
+    seen: set[Key] = set()
+    for row, result in enumerate(results, 1):
+        if result.key in seen:
+            raise UserError(f"{file}, row {row} repeats the run of an earlier row")
+        seen.add(result.key)
     return results
 
 

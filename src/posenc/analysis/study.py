@@ -74,7 +74,7 @@ class Study:
                 budget = (f"steps={units * block['unit']}", f"seed={seed}")
                 yield [self.experiment, *arm.split(), f"trainer.precision={self.plan['precision']}", *budget]
 
-    def todo(self, overrides: Sequence[str] = ()) -> Iterator[str]:
+    def todo(self, overrides: Sequence[str]) -> Iterator[str]:
         """The arguments of train.py for every run that is missing from runs.csv, in the plan's order."""
         known, corpus = {result.key for result in self.results}, self.corpus(overrides)
         for line in self.lines():

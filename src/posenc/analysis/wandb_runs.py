@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from posenc.analysis.runs import AXES, MEASURES, Run, read_runs, run_of
+from posenc.analysis.runs import Run, read_runs, run_of
 from posenc.analysis.sweep import Sweep
 from posenc.errors import UserError, first_line, missing_package
 from posenc.storage.run_directory import Summary
@@ -84,8 +84,8 @@ def _read_run(run: Any) -> Run:
     ]  # W&B returns NaN as text
     if not rows:
         raise UserError(f"{run.name} has no validation yet")
-    rows = list({row["step"]: row for row in rows}.values())  # a resumed run may have logged a step twice
-    kept = [{key: row.get(key) for key in (*AXES, *MEASURES)} for row in sorted(rows, key=lambda row: row["step"])]
+    by_step = {row["step"]: row for row in rows}  # a resumed run may have logged a step twice
+    kept = [by_step[step] for step in sorted(by_step)]
     summary = {key: _plain(value) for key, value in dict(run.summary).items() if key in Summary.__annotations__}
     return run_of(str(run.url), dict(run.config), kept, summary if "parameters" in summary else None)
 

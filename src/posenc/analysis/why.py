@@ -63,14 +63,15 @@ def effect(arm: Curves, origin: Curves, reference: Curves, levels: Sequence[floa
         *(steps_to_lowest(origin[seed], arm[seed], origin[seed]) for seed in seeds), strict=True
     )
     ends = [[curve[seed][1][-1] for curve in (origin, arm, reference)] for seed in seeds]
+    logs = [[math.log(first_reached(*arm[seed], level)) for seed in seeds] for level in levels]
     return Effect(
-        mean(shares),
-        mean([(start - own) / (start - best) if start > best else math.inf for start, own, best in ends]),
-        speed_up(origin_steps, own_steps),
-        mean([arm[seed][1][-1] for seed in seeds]),
-        mean([own - best for _, own, best in ends]),
-        mean([own - start for start, own, _ in ends]),
-        tuple(math.exp(mean([math.log(first_reached(*arm[seed], level)) for seed in seeds]).value) for level in levels),
+        share=mean(shares),
+        gain=mean([(start - own) / (start - best) if start > best else math.inf for start, own, best in ends]),
+        speed_up=speed_up(origin_steps, own_steps),
+        last_loss=mean([own for _, own, _ in ends]),
+        behind=mean([own - best for _, own, best in ends]),
+        change=mean([own - start for start, own, _ in ends]),
+        steps=tuple(math.exp(mean(of_level).value) for of_level in logs),
     )
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from posenc.config.instantiate import target
+from posenc.config.instantiate import head_dim, target
 from posenc.config.schema import MAX_NAME, MAX_NAME_BYTES
-from posenc.errors import UserError
 
 
 def register_resolvers() -> None:
@@ -20,17 +19,8 @@ def register_resolvers() -> None:
     """
     for unsafe in ("oc.env", "oc.create"):
         OmegaConf.clear_resolver(unsafe)
-    for name, function in (("head_dim", _head_dim), ("bidirectional", _bidirectional), ("name_of", _name_of)):
+    for name, function in (("head_dim", head_dim), ("bidirectional", _bidirectional), ("name_of", _name_of)):
         OmegaConf.register_new_resolver(name, function, replace=True)
-
-
-def _head_dim(width: Any, heads: Any) -> int:
-    for key, value in (("model.width", width), ("model.heads", heads)):
-        if not (type(value) is int and value > 0):
-            raise UserError(f"{key}={value} must be an integer, at least 1")
-    if width % heads:
-        raise UserError(f"model.width={width} must be a multiple of model.heads={heads}")
-    return width // heads
 
 
 def _bidirectional(objective: str) -> bool:

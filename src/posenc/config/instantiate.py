@@ -158,14 +158,25 @@ def _of_group(path: str, values: Mapping[str, Any], error: ValueError) -> UserEr
     return UserError(f"{path}.{error}" if str(error).partition("=")[0] in values else str(error))
 
 
+def head_dim(width: Any, heads: Any) -> int:
+    """The channels of each head; in configuration files `${head_dim:${model.width},${model.heads}}`.
+
+    Raises:
+        UserError: if one of the two is not a positive integer, or the width is not a multiple of the heads.
+    """
+    for key, value in (("model.width", width), ("model.heads", heads)):
+        if not (type(value) is int and value > 0):
+            raise UserError(f"{key}={value} must be an integer, at least 1")
+    if width % heads:
+        raise UserError(f"model.width={width} must be a multiple of model.heads={heads}")
+    return width // heads
+
+
 def _check_sizes(configuration: Mapping[str, Any]) -> None:
     """Check that the sizes of scheme, intervention and attention match the model's."""
     model = configuration["model"]
-    if model["width"] % max(1, model["heads"]):
-        raise UserError(f"model.width={model['width']} must be a multiple of model.heads={model['heads']}")
-    sizes = {key: model[key] for key in ("layers", "width", "heads")} | {
-        "head_dim": model["width"] // max(1, model["heads"])
-    }
+    sizes = {key: model[key] for key in ("layers", "width", "heads")}
+    sizes["head_dim"] = head_dim(model["width"], model["heads"])
     for group in ("pos", "intervention", "attention"):
         for key, size in sizes.items():
             given = configuration[group].get(key, size)

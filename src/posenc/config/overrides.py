@@ -191,10 +191,10 @@ def unknown_key(arguments: Sequence[str], conf: Path) -> str | None:
             group, choices = key.rpartition(".")[0].replace(".", "/"), _choices_with(key, conf)
             if choices:
                 return f"{key} is not a key with this {group}; it is one with {group}={', '.join(choices)}"
-            hydras = key.startswith("hydra.")
-            known = {name for name in set(groups).union(*keys.values()) if name.startswith("hydra") is hydras}
-            known -= {name for name in known if hydras and not name.startswith(HYDRAS_OWN)}
-            return f"{key} is not a key; {nearest(key, known)}"
+            every = set(groups).union(*keys.values())
+            settable = {name for name in every if name.startswith(HYDRAS_OWN)}
+            ours = {name for name in every if not name.startswith("hydra")}
+            return f"{key} is not a key; {nearest(key, settable if key.startswith('hydra.') else ours)}"
         if lacking:
             return f"{key} is not a key with {lacking[0]}: use separate sweeps"
     return None

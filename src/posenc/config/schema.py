@@ -122,13 +122,21 @@ def check(config: Mapping[str, Any]) -> Settings:
 
 
 def check_settings(config: Mapping[str, Any], keys: Collection[str]) -> None:
-    """Check that these keys of `Settings` are there and valid."""
+    """Check that these keys of `Settings` are there and valid.
+
+    Raises:
+        UserError: otherwise, as `check`.
+    """
     others = Settings.__annotations__.keys() - set(keys)
     _check_values("", {key: config[key] for key in keys if key in config}, Settings, others)
 
 
 def check_groups(config: Mapping[str, Any], groups: Iterable[str]) -> None:
-    """Check that these groups are there, and that every key and value in them is valid."""
+    """Check that these groups are there, and that every key and value in them is valid.
+
+    Raises:
+        UserError: otherwise, as `check`.
+    """
     for group in groups:
         if not isinstance(config.get(group), Mapping):
             raise UserError(f"{group} is missing: choose one with {group}=")

@@ -74,16 +74,18 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
         return
     if code < 0:  # a rank was killed; the reported error may be that torch stopped the others
         raise RunError(LOST)
-    reported = json.loads(store.get(REPORT)) if store.check([REPORT]) else (AT_ONCE if code > 128 else LOST, code)
-    sentence, code = reported[0], code if code > 128 else reported[1]
-    previous = before.get(code - 128)
-    if callable(previous) and code - 128 != signal.SIGINT:  # the cluster launcher's handler requeues the job
+    sentence, reported = (AT_ONCE if code > 128 else LOST), code
+    if store.check([REPORT]):
+        sentence, reported = json.loads(store.get(REPORT))
+    signum = (code if code > 128 else reported) - 128
+    if signum <= 0:
+        raise UserError(sentence) if reported == MISUSE else RunError(sentence)
+    previous = before.get(signum)
+    if callable(previous) and signum != signal.SIGINT:  # the cluster launcher's handler requeues the job
         print(sentence, file=sys.stderr, flush=True)
         with sigterm_ignored():
-            previous(code - 128, None)
-    if code > 128:
-        raise Stopped(code - 128, sentence)
-    raise UserError(sentence) if code == MISUSE else RunError(sentence)
+            previous(signum, None)
+    raise Stopped(signum, sentence)
 
 
 def stop_signals() -> list[signal.Signals]:

@@ -52,6 +52,9 @@ def adopt_srun() -> None:
     """Translate srun's variables to torchrun's, which torch and Lightning also read.
 
     Must be called before torch is imported, whose C++ code would log the death of a peer in addition to our message.
+
+    Raises:
+        UserError: if they are incomplete or invalid.
     """
     if "RANK" not in os.environ:
         try:

@@ -72,17 +72,16 @@ def _features(trained: Trained) -> dict[str, Any]:
     while isinstance(scheme, Intervention):
         interventions.append(type(scheme).__name__)
         scheme = scheme.scheme
-    pos = POSITIONS.get(type(scheme), type(scheme).__name__)
     head_dim = config["model"]["width"] // config["model"]["heads"]
-    full = getattr(scheme, "rotated", head_dim) == head_dim
+    rotated = getattr(scheme, "rotated", head_dim)
     return {
         **vars(trained.model.family),
         "objective": type(trained.objective).__name__.lower(),
         "attention": type(_first_layer(trained).attention.op).__name__.lower(),
         "intervention": " ".join(interventions) or "none",
-        "pos": pos,
-        "pos.fraction": getattr(scheme, "rotated", head_dim) / head_dim,
-        "pos.layout": "half" if full else scheme.layout,  # a fully rotated head can be permuted
+        "pos": POSITIONS.get(type(scheme), type(scheme).__name__),
+        "pos.fraction": rotated / head_dim,
+        "pos.layout": "half" if rotated == head_dim else scheme.layout,  # a fully rotated head can be permuted
         "pos.tokens": getattr(scheme, "tokens", 1.0),
     }
 

@@ -25,6 +25,9 @@ class OffsetBias(Intervention):
         in_heads: the number of heads per layer, starting with the first; None for all.
         in_layers: layer indices, from 0; None for all.
         start, stop: numbers of updates after which it starts and stops; None for never.
+
+    Raises:
+        ValueError: if offsets are none, repeated or below 1, in_heads is above H, or start is after stop.
     """
 
     active: Tensor

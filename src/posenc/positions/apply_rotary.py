@@ -107,6 +107,7 @@ class ApplyRotary(torch.autograd.Function):
         ctx.layout = layout
         ctx.save_for_backward(cos, sin, *([x] if any(ctx.needs_input_grad[1:3]) else []))
         rotated = 2 * cos.shape[-1]
+        # One copy at most: `to` converts and packs in one pass, but returns x as it is if it has the dtype already.
         wide = x.to(torch.promote_types(x.dtype, cos.dtype), memory_format=torch.contiguous_format).contiguous()
         result = LAYOUTS[layout].fused(wide[..., :rotated], cos, sin)
         if rotated < x.shape[-1]:

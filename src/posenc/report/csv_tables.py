@@ -26,7 +26,7 @@ TABLE = (
     *("fraction", "level", "pairs", "not_reached"),
     *_with_interval("steps"),
     *_with_interval("speed_up_steps"),
-    *("speed_up_steps_bootstrap_low", "speed_up_steps_bootstrap_high"),
+    *_with_interval("speed_up_steps_bootstrap")[1:],
     *_with_interval("speed_up_seconds"),
     "headline_level",
     *_with_interval("headline_speed_up_steps"),
@@ -78,7 +78,7 @@ def _threshold(panel: Panel, arm: Arm, threshold: Threshold) -> Row:
         row["headline_level"] = finite(arm.headline.level)
         row |= _estimate("headline_speed_up_steps", arm.headline.in_steps)
     if threshold.bootstrap:
-        names = ("speed_up_steps_bootstrap_low", "speed_up_steps_bootstrap_high")
+        names = _with_interval("speed_up_steps_bootstrap")[1:]
         row |= dict(zip(names, map(finite, threshold.bootstrap), strict=True))
     return row
 

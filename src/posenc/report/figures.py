@@ -64,7 +64,7 @@ def curves(comparison: Comparison) -> Figure:
 def heads(comparison: Comparison) -> Figure:
     """One row per panel: the loss, and the scores of the best heads."""
     look = looks(comparison.schemes)
-    shown = {name: None for panel in comparison.panels for name in scores(panel)}
+    shown = dict.fromkeys(name for panel in comparison.panels for name in scores(panel))
     figure, rows = _grid(len(comparison.panels), 1 + len(shown), height=4.0)
     for row, panel in zip(rows, comparison.panels, strict=True):
         _over_steps(row[0], panel, "val_loss", look)
@@ -193,6 +193,12 @@ def save(figure: Figure, file: Path) -> None:
     with matplotlib.rc_context(STYLE):  # matplotlib reads the file options here, not when the figure is created
         figure.savefig(buffer, format=file.suffix[1:], dpi=160, metadata=metadata)
     atomic_write(file, buffer.getvalue())
+
+
+def image(figure: Figure, file: Path, what: str) -> str:
+    """Write a figure into the folder of a page; returns the Markdown that shows it there."""
+    save(figure, file)
+    return f"![{what}]({file.name})"
 
 
 def legend(figure: Figure, most: int = 6, **style: Any) -> None:

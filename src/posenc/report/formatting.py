@@ -57,6 +57,7 @@ def _if_determined(estimate: Estimate, show: Callable[[float], str]) -> str:
 
 
 def short(ratio: float) -> str:
+    """5.61, or 12.3 from 10 on."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
 
 
@@ -66,6 +67,7 @@ def _missed(estimate: Estimate) -> str:
 
 
 def seeds(count: int) -> str:
+    """1 seed, or 3 seeds."""
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
@@ -81,6 +83,7 @@ def of(count: int, total: int) -> str:
 
 
 def share(fraction: float) -> str:
+    """25 %, of a fraction."""
     return f"{fraction:.0%}".replace("%", "\u00a0%")  # no-break space
 
 

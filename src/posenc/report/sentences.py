@@ -1,5 +1,6 @@
 """The results of a comparison in sentences."""
 
+from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
@@ -48,9 +49,8 @@ def headline(comparison: Comparison) -> str:
         if first.thresholds[-1].steps.missed:
             return f"{begun}{first.scheme} needs {fewer} than {baseline} to their lowest common loss"
         return f"{begun}{first.scheme} reaches {baseline}'s lowest loss in {fewer}"
-    schemes = [arm.scheme for arm in faster]
-    best = max(schemes, key=schemes.count)
-    return f"{begun}{best} is faster than {baseline} in {schemes.count(best)} of {len(panels)} settings"
+    ((best, settings),) = Counter(arm.scheme for arm in faster).most_common(1)
+    return f"{begun}{best} is faster than {baseline} in {settings} of {len(panels)} settings"
 
 
 def kind(comparison: Comparison) -> str:
@@ -149,8 +149,8 @@ def lowest(comparison: Comparison) -> str:
 
 
 def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:
-    verdicts = ["without a verdict" if arm.verdict == Verdict.NONE else str(arm.verdict) for arm in arms]
-    counts = ", ".join(f"{verdict} in {verdicts.count(verdict)}" for verdict in dict.fromkeys(verdicts))
+    verdicts = Counter("without a verdict" if arm.verdict == Verdict.NONE else str(arm.verdict) for arm in arms)
+    counts = ", ".join(f"{verdict} in {count}" for verdict, count in verdicts.items())
     ratios = [arm.headline.in_steps.value for arm in arms if arm.headline and arm.verdict == Verdict.FASTER]
     span = " to ".join(dict.fromkeys((short(min(ratios)), short(max(ratios))))) if ratios else ""
     fewer = f", with {span} times fewer steps" if span else ""

@@ -40,8 +40,8 @@ def write(study: Study) -> Path:
     for corpus in study.corpora:
         explained = groups(study, corpus)
         if any(group.explains for group in explained):
-            figures.save(figure(explained), study.folder / f"{corpus}.png")
-            drawn = f"![The share of RoPE's advantage that an arm has with each intervention]({corpus}.png)"
+            what = "The share of RoPE's advantage that an arm has with each intervention"
+            drawn = figures.image(figure(explained), study.folder / f"{corpus}.png", what)
             text += [f"## {study.title(corpus)}", drawn, table(explained, study.plan["levels"]), *heads(explained)]
     text += masked_at_evaluation(study, ablations(study))
     atomic_write(file, "\n\n".join(filter(None, text)) + "\n")

@@ -120,11 +120,12 @@ def read_numbers(file: Path) -> list[dict[str, float]]:
     """
     try:
         rows = [_numbers(row) for row in read_csv(file)]
-        if all(row["step"].is_integer() for row in rows):
-            return rows
+        steps = [row["step"] for row in rows]
     except (KeyError, ValueError) as error:
         raise UserError(f"{file} cannot be read: a cell is not a number, or a row has no step") from error
-    raise UserError(f"{file} cannot be read: a step is not an integer")
+    if not all(map(float.is_integer, steps)):
+        raise UserError(f"{file} cannot be read: a step is not an integer")
+    return rows
 
 
 def intact_rows(file: Path) -> list[dict[str, str]]:

@@ -39,17 +39,17 @@ class AttentionProbe:
         indices = torch.linspace(0, len(windows) - 1, SEQUENCES).long()
         self.text, self.repeated = windows[indices, : length // 2 * 2], sampled.repeat(1, 2)
 
+    @torch.no_grad()
     def measure(self, model: Transformer) -> list[dict[str, Any]]:
         """One row per head: layer, head, share of its attention in each of BUCKETS, induction score; both 0 to 1."""
         tokens = torch.cat([self.text, self.repeated]).to(model.embedding.weight.device)
         rows: list[dict[str, Any]] = []
-        with torch.no_grad():
-            for layer, probs in enumerate(model.attention_probs(tokens)):
-                text, repeated = probs.split(SEQUENCES)
-                scores = torch.cat([shares_by_distance(text), induction_score(repeated)[:, None]], dim=1)
-                for head, values in enumerate(scores.tolist()):
-                    named = zip((*BUCKETS, "induction"), values, strict=True)
-                    rows.append({"layer": layer, "head": head, **{name: round(value, 4) for name, value in named}})
+        for layer, probs in enumerate(model.attention_probs(tokens)):
+            text, repeated = probs.split(SEQUENCES)
+            scores = torch.cat([shares_by_distance(text), induction_score(repeated)[:, None]], dim=1)
+            for head, values in enumerate(scores.tolist()):
+                named = zip((*BUCKETS, "induction"), values, strict=True)
+                rows.append({"layer": layer, "head": head, **{name: round(value, 4) for name, value in named}})
         return rows
 
     @torch.no_grad()

@@ -32,14 +32,14 @@ class Checkpoint(Callback):
     ) -> None:
         self.folder, self.best, self.seconds = directory.checkpoints, directory.best, seconds
         self.metrics, self.signals, self.timer = metrics, signals, timer
-        self._step, self._saved = -1, time.monotonic()
+        self._saved_step, self._saved_at = -1, time.monotonic()
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
             for file in checkpoint_files.newest_first(self.best):
                 if checkpoint_files.step(file) > trainer.global_step:  # will be trained again
                     file.unlink()
-        self._step = trainer.global_step or -1  # the checkpoint that it resumes from
+        self._saved_step = trainer.global_step or -1  # the checkpoint that it resumes from
         if self.metrics.just_validated(trainer.global_step):  # postponed by an earlier session
             self._keep_best(trainer, pl_module)
         if self.signals.asked is not None:  # during that validation
@@ -50,7 +50,7 @@ class Checkpoint(Callback):
         validated = self.metrics.just_validated(trainer.global_step)
         if validated:  # before the step is saved: a run that resumes at its last step does not come here again
             self._keep_best(trainer, pl_module)
-        if last or (validated and trainer.strategy.broadcast(time.monotonic() - self._saved >= self.seconds)):
+        if last or (validated and trainer.strategy.broadcast(time.monotonic() - self._saved_at >= self.seconds)):
             self._save(trainer, pl_module)
         if self.signals.asked is not None:
             self._stop(trainer, pl_module)
@@ -69,9 +69,9 @@ class Checkpoint(Callback):
 
     def _save(self, trainer: Trainer, pl_module: Any) -> None:
         """Save the current step unless it is already saved; all ranks must call this."""
-        if self._step != trainer.global_step:
+        if self._saved_step != trainer.global_step:
             self._write(trainer, pl_module, self.folder, checkpoint_files.KEPT)
-            self._step, self._saved = trainer.global_step, time.monotonic()
+            self._saved_step, self._saved_at = trainer.global_step, time.monotonic()
 
     def _keep_best(self, trainer: Any, pl_module: Any) -> None:
         """Save the current step if its validation loss is the lowest so far; rank 0, which has the logger, decides."""

@@ -64,8 +64,8 @@ class MetricsWriter(Callback):
         self.row: Row = {}
         self.lowest = math.inf
         self._pending = False
-        self._resumed: float | None = None
-        self._since_row = 0.0
+        self._resumed_at: float | None = None
+        self._seconds_at_row = 0.0
         self._losses: list[torch.Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class MetricsWriter(Callback):
             "row": self.row,
             "lowest": self.lowest,
             "pending": self._pending,
-            "since_row": self._since_row,
+            "since_row": self._seconds_at_row,
             "losses": torch.stack(self._losses).tolist() if self._losses else [],
         }
 
@@ -85,7 +85,7 @@ class MetricsWriter(Callback):
         self.lowest = state_dict.get("lowest", math.inf)  # this and the next two are missing in old checkpoints
         self.peak_seconds = state_dict.get("peak_seconds")
         self.machines = [*dict.fromkeys([*state_dict.get("machines", []), *self.machines])]
-        self._pending, self._since_row = state_dict["pending"], state_dict["since_row"]
+        self._pending, self._seconds_at_row = state_dict["pending"], state_dict["since_row"]
         self._losses = list(torch.tensor(state_dict["losses"]))
         if self.row:
             self._check_rows(self.row["step"] - (self.settings.log_every if self._pending else 0))
@@ -121,8 +121,8 @@ class MetricsWriter(Callback):
 
     def on_train_batch_start(self, *_: Any) -> None:
         self.timer.enter(TRAINING)
-        if self._resumed is None:
-            self._resumed = time.perf_counter()
+        if self._resumed_at is None:
+            self._resumed_at = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
         loss, step = outputs["loss"], trainer.global_step
@@ -148,10 +148,9 @@ class MetricsWriter(Callback):
     def _read(self, losses: Iterable[torch.Tensor], pl_module: Any, step: int) -> tuple[list[float], float]:
         """Losses up to this step and the last gradient norm, all finite. Synchronises the device once."""
         *values, norm = torch.stack([*losses, pl_module.gradient_norm]).tolist()
-        first = step - len(values) + 1
-        named = [*((first + index, "loss", loss) for index, loss in enumerate(values)), (step, "gradient norm", norm)]
-        for at, what, value in named:
-            self._require_finite(what, value, at, pl_module)
+        for at, loss in enumerate(values, step - len(values) + 1):
+            self._require_finite("loss", loss, at, pl_module)
+        self._require_finite("gradient norm", norm, step, pl_module)
         return values, norm
 
     def _require_finite(self, what: str, value: float, step: int, pl_module: Any) -> None:
@@ -177,10 +176,10 @@ class MetricsWriter(Callback):
         mean_losses = trainer.strategy.reduce(torch.stack(self._losses), reduce_op="mean")
         losses, norm = self._read(mean_losses, pl_module, step)
         self._losses = []
-        self.seconds, self._resumed = self._seconds_now(), None
+        self.seconds, self._resumed_at = self._seconds_now(), None
         tokens = self.settings.log_every * self.tokens_per_step
-        speed = tokens / (self.seconds - self._since_row)
-        self._since_row = self.seconds
+        speed = tokens / (self.seconds - self._seconds_at_row)
+        self._seconds_at_row = self.seconds
         self.row = {
             "step": step,
             "tokens": step * self.tokens_per_step,
@@ -245,4 +244,4 @@ class MetricsWriter(Callback):
         self.probe_file.sync()
 
     def _seconds_now(self) -> float:
-        return self.seconds + (0.0 if self._resumed is None else time.perf_counter() - self._resumed)
+        return self.seconds + (0.0 if self._resumed_at is None else time.perf_counter() - self._resumed_at)

@@ -121,7 +121,11 @@ def _train(
 
 
 def show_finished(directory: RunDirectory, fork_from: str | None) -> dict[str, Any]:
-    """Print the result of a finished run, how to train it again, and whether it began elsewhere than at `fork_from`."""
+    """Print the result of a finished run, how to train it again, and whether it began elsewhere than at `fork_from`.
+
+    Raises:
+        UserError: if its summary cannot be read.
+    """
     try:
         summary = directory.summary()
     except UserError as error:

@@ -47,7 +47,11 @@ OFF: dict[str, Any] = {
 
 
 def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callbacks: Sequence[Callback]) -> Trainer:
-    """Lightning's Trainer on the requested device."""
+    """Lightning's Trainer on the requested device.
+
+    Raises:
+        UserError: if Lightning has no such device here.
+    """
     _silence_lightning()
     rank = this_rank()
     # Torchrun's variables may also come from srun. Either environment prevents Lightning's own SLURM support.

@@ -40,7 +40,8 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         if run.pos in (ARM, BASELINE) and run.tokens not in later and (run.tokens in tokens or not enlarged)
     ]
     fig = Figure(figsize=(8, 4.4), layout="constrained")
-    *_, closest = drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
+    drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
+    closest = drawn[-1]
     for axes in drawn:
         _runs(axes, results)
         over_budgets(axes, {result.tokens for result in results})

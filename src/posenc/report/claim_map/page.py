@@ -105,15 +105,14 @@ def _ratios(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     ngrams = {row.order: row.val_loss for row in study.rows("ngrams.csv", NGramRow, corpus)}
     hollow = {name: runs for name, runs in found.alternatives.items() if len({run.pos for run in runs}) == 1}
     hollow |= found.others
-    figures.save(losses(found.both, found.points, hollow), study.folder / f"losses-{corpus}.png")
-    written.insert(0, f"![Final loss against tokens per run](losses-{corpus}.png)")
+    drawn = losses(found.both, found.points, hollow)
+    written.insert(0, figures.image(drawn, study.folder / f"losses-{corpus}.png", "Final loss against tokens per run"))
     if (behind := reversed_order(found.both, found.points, hollow)) is not None:
-        figures.save(behind, study.folder / f"reversed-{corpus}.png")
-        written.append(f"![Final losses from the first budget at which the baseline ends lower](reversed-{corpus}.png)")
+        what = "Final losses from the first budget at which the baseline ends lower"
+        written.append(figures.image(behind, study.folder / f"reversed-{corpus}.png", what))
     if sum(point.has_ratio for point in found.points) > 1:  # else a map has nothing to show
         drawn = advantages(found.points, several, _in_other_settings(study, found), ngrams)
-        figures.save(drawn, study.folder / f"{corpus}.png")
-        written.append(f"![N against baseline tokens]({corpus}.png)")
+        written.append(figures.image(drawn, study.folder / f"{corpus}.png", "N against baseline tokens"))
     return [*written, *levels(found.backbone, ngrams), *one_factor(found.changed, found.unit)]
 
 
@@ -137,9 +136,8 @@ def _copied(study: Study, corpus: str, found: CorpusMap, rows: Sequence[CopyingR
     drawn = over_copying(found.results, rows, from_reversal(found.points))
     if drawn is None:
         return copying(rows)
-    name = f"copying-{corpus}.png"
-    figures.save(drawn, study.folder / name)
-    return [*copying(rows), OVER_COPYING, f"![Final loss over what is copied]({name})"]
+    shown = figures.image(drawn, study.folder / f"copying-{corpus}.png", "Final loss over what is copied")
+    return [*copying(rows), OVER_COPYING, shown]
 
 
 def _within(study: Study, corpus: str, found: CorpusMap, rows: Sequence[CurveRow]) -> list[str]:
@@ -149,9 +147,8 @@ def _within(study: Study, corpus: str, found: CorpusMap, rows: Sequence[CurveRow
     drawn = within_runs([row for row in rows if row.key in keys])
     if drawn is None:
         return []
-    name = f"within-{corpus}.png"
-    figures.save(drawn, study.folder / name)
-    return [f"### Within the runs of {longest:,} tokens", WITHIN, f"![Loss minus RoPE's]({name})"]
+    shown = figures.image(drawn, study.folder / f"within-{corpus}.png", "Loss minus RoPE's")
+    return [f"### Within the runs of {longest:,} tokens", WITHIN, shown]
 
 
 def _searches(study: Study, corpus: str, found: CorpusMap) -> list[str]:
@@ -160,11 +157,10 @@ def _searches(study: Study, corpus: str, found: CorpusMap) -> list[str]:
     for tokens, trials in searches(found.results).items():
         text += [f"### Hyperparameter search with {tokens:,} tokens per run", search.table(trials)]
         if max(map(len, trials.values())) > 4:  # few are read from the table
-            name = f"search-{corpus}-{tokens}.png"
             of_budget = [result for result in found.backbone if result.tokens == tokens]
             chosen = {(result.pos, result.lr, result.scale, result.base) for result in of_budget}
-            figures.save(search.figure(trials, tokens, chosen), study.folder / name)
-            text += [f"![Expected best of k trials with {tokens:,} tokens]({name})"]
+            file, what = f"search-{corpus}-{tokens}.png", f"Expected best of k trials with {tokens:,} tokens"
+            text.append(figures.image(search.figure(trials, tokens, chosen), study.folder / file, what))
     return text
 
 

@@ -41,14 +41,12 @@ class ArmCurves(NamedTuple):
 
     def name(self, pos: str, with_base: bool) -> str:
         """RoPE, learning rate 0.003, base 1,000; sinusoid, learning rate 0.003, amplitude 0.2."""
-        own = (
-            [f"amplitude {self.scale}"]
-            if pos == BASELINE and self.scale
-            else [formatting.base(self.base)]
-            if with_base
-            else []
-        )
-        return ", ".join([titled(pos), f"learning rate {self.lr:g}", *own])
+        parts = [titled(pos), f"learning rate {self.lr:g}"]
+        if pos == BASELINE and self.scale:
+            parts.append(f"amplitude {self.scale}")
+        elif with_base:
+            parts.append(formatting.base(self.base))
+        return ", ".join(parts)
 
     def minus(self, other: "ArmCurves", seed: int) -> dict[int, float]:
         """The difference to another arm's run of the same seed, by tokens, without START of it."""
@@ -81,8 +79,8 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     found = arms(rows)
     if ARM not in found:
         return None
-    (rope, *controls), *others = found.pop(ARM), *found.items()
-    shown = [(pos, first) for pos, (first, *_) in others if first.by_seed.keys() & rope.by_seed]
+    rope, *controls = found.pop(ARM)
+    shown = [(pos, first) for pos, (first, *_) in found.items() if first.by_seed.keys() & rope.by_seed]
     if not shown:
         return None
     controls = [curves for curves in controls if len(curves.by_seed.keys() & rope.by_seed) > 1]
