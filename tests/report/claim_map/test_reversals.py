@@ -80,7 +80,7 @@ def test_a_rate_is_named_unless_the_name_has_it_and_not_the_beginning_of_another
 @pytest.mark.parametrize("units", [(8, 16), (8,)], ids=["for good", "and back"])
 def test_each_budget_from_the_first_where_the_order_reverses_has_a_panel_with_the_scale_of_the_others(units):
     beneath = panels(with_the_order_reversed(*units))
-    assert [axes.get_title(loc="left") for axes in beneath] == [
+    assert [axes.get_title(loc="right") for axes in beneath] == [
         f"the runs of {tokens} tokens; bars: means, bold: the arms" for tokens in ("9.8M", "19.7M")
     ]
     assert len({axes.get_xlim() for axes in beneath}) == 1

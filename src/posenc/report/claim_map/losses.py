@@ -64,7 +64,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     if arrows:
         title.append(f"arrows: how many times fewer tokens {titled(ARM)} needs for the same loss")
     fig.suptitle("\n".join(title), fontsize=10)
-    tight = {"columnspacing": 1, "handlelength": 1, "handletextpad": 0.5}
+    tight = {"columnspacing": 1, "handlelength": 2.2, "handletextpad": 0.5}
     entries = closest.get_legend_handles_labels()
     fig.legend(*entries, loc="outside lower center", ncols=3, frameon=False, fontsize=9, **tight)
     return fig

@@ -70,4 +70,4 @@ def _strip(axes: Any, rows: Sequence[tuple[str, Sequence[Result]]], title: str) 
         axes.plot([statistics.fmean(ends)] * 2, [height - 0.3, height + 0.3], color=colour, linewidth=1.6)
     axes.set_yticks(range(len(rows)), [titled(name) for name, _ in rows], fontsize=9)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_title(title, loc="left", fontsize=9)
+    axes.set_title(title, loc="right", fontsize=9)  # which may be longer than the axes, but not than their labels too

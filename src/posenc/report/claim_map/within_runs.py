@@ -86,7 +86,7 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     controls = [curves for curves in controls if len(curves.by_seed.keys() & rope.by_seed) > 1]
     shown += [(ARM, curves) for curves in controls]
     several_bases = len({curves.base for curves in (rope, *controls)}) > 1
-    fig = Figure(figsize=(8, 4.8), layout="constrained")
+    fig = Figure(figsize=(8, 6), layout="constrained")
     axes: Any = fig.subplots()
     axes.axhline(0, color="#1c1c1c", linewidth=0.9)
     look, styles = looks(pos for pos, *_ in shown), itertools.cycle(LINES)
@@ -100,12 +100,12 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
             axes.plot([at / 1e6 for at in one], [*one.values()], label=name, **line)
             name = "_"  # the legend has one entry for all seeds
     axes.set_xlabel("million training tokens")
-    axes.set_ylabel("validation loss, difference in nats per token")
+    axes.set_ylabel("validation loss minus RoPE's, nats per token")
     budget = formatting.millions(rows[0].tokens)
     title = f"runs of {budget} tokens minus {rope.name(ARM, several_bases)}, of the same seed"
     axes.set_title(title, loc="left", fontsize=9)
     axes.margins(x=0.02)
-    legend(fig, 2, fontsize=8)
+    legend(fig, 2, fontsize=8, handlelength=2.4, columnspacing=1)
     return fig
 
 
