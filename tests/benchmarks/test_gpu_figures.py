@@ -91,7 +91,12 @@ def test_an_attempt_that_fails_does_not_replace_the_result_of_an_earlier_source(
     (tmp_path / "gpu.json").write_text(json.dumps(results))
     options = ("--quick", "--out", tmp_path, "--runs", tmp_path / "file", "--parts", "claim_map")
     assert script("gpu", *options).stdout == "claim_map: exit code 2\n"
-    assert json.loads((tmp_path / "gpu.json").read_text())["claim_map"] == {chip: earlier}
+    (kept,) = json.loads((tmp_path / "gpu.json").read_text())["claim_map"].values()
+    attempt = kept.pop("attempt")
+    assert kept == earlier
+    assert attempt["status"] == "exit code 2"
+    again = script("gpu", *options[:-1], "claim_map,probe").stdout  # what has failed comes last
+    assert again.splitlines() == ["probe: already done", "claim_map: exit code 2"]
 
 
 @pytest.mark.parametrize("go_on", [False, True])

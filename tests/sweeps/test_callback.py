@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from omegaconf import OmegaConf
 
-from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
-from posenc.sweeps.callback import Comparison, failures_recorded, record_failure, unfinished_run
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, failed_jobs
+from posenc.sweeps.callback import Comparison, _publish, failures_recorded, record_failure, unfinished_run
 from posenc.sweeps.jobs import job_name
 from tests.conftest import composed
 
@@ -75,6 +75,19 @@ def test_only_of_runs_that_have_started_it_is_said_that_the_same_command_trains_
     record_failure("seed=1", "it failed", tmp_path / "seed1" if started else None)
     assert end() == 1
     assert ("The same command tries the missing runs again." in capsys.readouterr().err) == (started and not rerun)
+
+
+def test_a_sweep_that_is_stopped_keeps_the_failures_of_jobs_that_it_has_not_tried(tmp_path):
+    lines = {seed: failed_job(f"seed={seed}", "it failed", None, tmp_path) for seed in (1, 9)}
+    (tmp_path / FAILED_JOBS).write_text("".join(lines.values()))
+    os.utime(tmp_path / FAILED_JOBS, (1, 1))
+    own = tmp_path / "own"
+    own.write_text(failed_job("seed=1", "it failed again", None, tmp_path))
+    _publish(own, start=2)
+    assert [(failure["job"], failure["error"]) for failure in failed_jobs(tmp_path)] == [
+        ("seed=9", "it failed"),
+        ("seed=1", "it failed again"),
+    ]
 
 
 def test_a_sweep_that_is_refused_keeps_the_failures_of_the_last_one(tmp_path, monkeypatch):

@@ -105,7 +105,7 @@ def test_a_library_that_keeps_python_waiting_does_not_hide_a_second_ctrl_c(train
         signals.GRACE = watchdog.LIMIT = 0.3
         def press():
             for _ in range({times}):
-                time.sleep(0.8)
+                time.sleep(2)
                 os.kill(os.getpid(), signal.SIGINT)
         with signals.Signals() as taken:
             if {training}:
@@ -116,6 +116,28 @@ def test_a_library_that_keeps_python_waiting_does_not_hide_a_second_ctrl_c(train
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 130
     assert "stopped at once" in ended.stderr
+
+
+def test_a_process_that_has_stopped_takes_the_time_it_needs():
+    """To end W&B's process, for example."""
+    code = """if True:
+        import os, signal, time
+        from posenc.errors import Stopped
+        from posenc.training import signals, watchdog
+        signals.GRACE = watchdog.LIMIT = 0.3
+        try:
+            with signals.Signals() as taken:
+                try:
+                    taken.start_training()
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    taken.stop("it is saved")
+                finally:
+                    time.sleep(1.5)
+        except Stopped as stopped:
+            print(stopped)
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "stopped by SIGTERM: it is saved\n", "")
 
 
 def test_but_not_for_ever(monkeypatch):

@@ -28,6 +28,12 @@ def unfinished_jobs(lines: str, folder: Path) -> list[dict[str, str]]:
     return [of for of in failures if not of["run"] or not os.path.exists(os.path.join(of["run"], "summary.json"))]
 
 
+def not_tried_again(lines: str, later: str) -> str:
+    """Those of a sweep's lines whose jobs have none in a later sweep's."""
+    again = {_failure(line, Path())["job"] for line in later.splitlines()}
+    return "".join(line for line in lines.splitlines(keepends=True) if _failure(line, Path())["job"] not in again)
+
+
 def failed_job(job: str, error: str, run: Path | None, folder: Path) -> str:
     """A line of the file in a folder, which names the run by its path from there: both may be moved."""
     return json.dumps({"job": job, "error": error, "run": os.path.relpath(run, folder) if run else ""}) + "\n"

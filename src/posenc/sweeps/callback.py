@@ -26,9 +26,9 @@ from posenc.config.secrets import presentable
 from posenc.distributed import first_to_report
 from posenc.errors import FAILED, RunError, Stopped, UserError
 from posenc.storage import checkpoint_files
-from posenc.storage.atomic import PARTIAL
+from posenc.storage.atomic import PARTIAL, atomic_write
 from posenc.storage.csv_files import read_numbers
-from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, unfinished_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, not_tried_again, unfinished_jobs
 from posenc.storage.reading import read_text
 from posenc.storage.run_directory import HOLDER, find_run
 from posenc.sweeps.jobs import SWEPT_KEYS, job_name
@@ -174,11 +174,15 @@ def _compare(folder: Path) -> None:
 def _publish(own: Path, start: float, over: bool = False) -> str:
     """Add the failures of a sweep to those of its folder, and return them.
 
-    Those from before its start are deleted if the sweep is over or has failures: these jobs have been tried again.
+    Of those from before its start, the ones of jobs that it has tried again are deleted: all of them once it is over.
     """
     failures, of_folder = own.read_text(errors="replace") if own.exists() else "", own.with_name(FAILED_JOBS)
-    if (over or failures) and of_folder.exists() and of_folder.stat().st_mtime < start:
-        of_folder.unlink()
+    if of_folder.exists() and of_folder.stat().st_mtime < start:
+        kept = "" if over else not_tried_again(of_folder.read_text(errors="replace"), failures)
+        if kept:
+            atomic_write(of_folder, kept)
+        else:
+            of_folder.unlink()
     if failures:
         with of_folder.open("a") as stream:
             stream.write(failures)
@@ -211,10 +215,11 @@ def _wait_for_saving(folder: Path, rerun: bool) -> None:
 
 
 def _own_runs(folder: Path) -> bool:
-    """Whether a process of this one is training a run in a folder."""
-    own = {f"process {child.pid} on " for child in multiprocessing.active_children()}
+    """Whether a process of this one, or a rank that it has started, is training a run in a folder."""
+    own = {child.pid for child in multiprocessing.active_children()}
     for holder in folder.glob(f"**/{HOLDER}") if own else ():
-        with suppress(UserError):  # it has just been removed
-            if read_text(holder).startswith(tuple(own)):
+        with suppress(UserError, OSError, ValueError, IndexError):  # it has just been removed
+            process = int(read_text(holder).split()[1])
+            if process in own or int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]) in own:
                 return True
     return False

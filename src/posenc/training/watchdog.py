@@ -20,7 +20,7 @@ LIMIT = 1.5
 """Seconds after the grace period of a signal until the process exits without any cleanup."""
 
 REPEATED = 0.5
-"""Seconds after which a Ctrl-C is a second one: a launcher may pass on the one that its terminal has sent to all."""
+"""Seconds after which a Ctrl-C is a second one: Python's handlers, too, take two in a shorter time for one."""
 
 
 class Watchdog:
@@ -61,20 +61,14 @@ class Watchdog:
         since = time.monotonic()
         until = since + self._grace(signum) + LIMIT
         while not self._stopped.is_set():
-            if select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
-                again = pipe.read(1)
-                if not again:
-                    return
-                if (
-                    again[0] == signum == signal.SIGINT
-                    and time.monotonic() - since > REPEATED
-                    and not self._stopped.is_set()
-                ):
-                    exit_at_once(signum)
-            elif not self._busy():
-                exit_at_once(signum)
-            else:
+            received = select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
+            again = pipe.read(1) if received else b""
+            if self._stopped.is_set() or (received and not again):  # the other end is closed
+                return
+            if not received and self._busy():
                 until += self._grace(signum) + LIMIT
+            elif not received or (again[0] == signum == signal.SIGINT and time.monotonic() - since > REPEATED):
+                exit_at_once(signum)
 
 
 def exit_at_once(signum: int) -> None:
