@@ -96,7 +96,13 @@ def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
     lower = with_bounds(gap, " nats").removesuffix(")")
     announced = f"RoPE ends {gap.value:.3f} nats lower over six new seeds, in a test announced before their runs"
     assert f"In longer runs the lead shrinks. At 39M {announced} (p = {p:.4f})." in README
-    assert f"RoPE ends lower for each, by {lower}; paired t-test, p = {p:.4f})" in README
+    ratio = formatting.interval(on_test.advantage, 2)
+    of_six = f"paired t-test, p = {p:.4f}), a ratio of {ratio.replace('–', ' to ')}."
+    assert f"RoPE ends lower for each, by {lower}; {of_six}" in README
+    assert on_test.advantage.value < 1.45  # as expected, and above 1.10
+    both = f"{ratio} on the test split and {formatting.interval(on_validation.advantage, 2)} on validation"
+    assert f"N of the new seeds is {both} (expected: 1.10 to 1.45)" in RESULTS
+    assert f"on the test split it is {listed(on_test.by_seed.values(), 2)} by seed." in RESULTS
     ends = f"the sinusoid ends at {listed(on_test.baseline_losses.values(), 3)} nats"
     assert f"{ends}, RoPE at {listed(on_test.arm_losses.values(), 3)}: lower with each of the six" in RESULTS
     assert f"on average by {lower}; paired t-test, p = {p:.4f};" in RESULTS
