@@ -2,15 +2,18 @@
 
 from statistics import mean
 
+from scipy import stats
+
+from posenc.analysis import convergence
 from posenc.analysis.claim_map import advantage
 from posenc.analysis.convergence import first_reached, speed_up
 from posenc.analysis.corpus_map import backbone_of
-from posenc.analysis.results import CopyingRow, Result
+from posenc.analysis.results import BlockRow, CopyingRow, Result
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.study import Study
 from posenc.report import formatting
 from posenc.storage.csv_files import read_csv
-from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, found, listed
+from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, found, listed, with_bounds
 from tests.conftest import ROOT
 
 
@@ -98,3 +101,32 @@ def test_t5_is_compared_with_every_setting_of_rope_with_the_most_tokens():
         gaps = " | ".join(f"{of_t5[lr] - run.val_loss:.3f}" for lr in sorted(of_t5))
         assert f"| {name} | {gaps} |" in RESULTS
     assert f"the better of two rates, ends {of_t5[0.003] - arm.val_loss:.3f} above RoPE's arm." in RESULTS
+
+
+def test_the_announced_test_of_t5_against_rope_is_stated():
+    backbone, alternatives = found(CORPUS)
+    name, tokens = "new seeds of T5 and RoPE", 4_915_200
+    on_test = {row.key: mean(row.losses) for row in STUDY.rows("test.csv", BlockRow, CORPUS)}
+    new = {pos: {run.seed: run for run in alternatives[f"{pos}, {name}"]} for pos in ("t5", "rope")}
+    assert list(new["t5"]) == list(new["rope"]) == [6, 7, 8, 9, 10, 11]
+    t5, rope = ([on_test[run.key] for run in of.values()] for of in new.values())
+    gaps = [ours - theirs for ours, theirs in zip(rope, t5, strict=True)]
+    p = float(stats.ttest_1samp(gaps, 0).pvalue)
+    assert p < 0.05
+    assert min(gaps) > 0
+    assert 0.015 < mean(gaps) < 0.040  # as expected
+    by = with_bounds(convergence.mean(gaps)).removesuffix(")")
+    value, interval = by.split(" (")
+    assert f"T5 ends at {listed(t5, 3)} nats on the test split, RoPE at {listed(rope, 3)}:" in RESULTS
+    average = f"by {value} nats on average ({interval}; paired t-test, p = {p:.4f})"
+    assert f"**T5 ends lower with each, {average}**" in RESULTS
+    assert (
+        f"ends [{value} nats below RoPE](docs/models.md#relative-or-rotary) at 4.9M ({interval}; p = {p:.4f})" in README
+    )
+    assert f"ends [{value} nats below RoPE](models.md#relative-or-rotary) after 4.9M tokens ({interval};" in RESULTS
+
+    gaps = [new["rope"][seed].val_loss - run.val_loss for seed, run in new["t5"].items()]
+    earlier = {pos: [run.val_loss for run in backbone if (run.pos, run.tokens) == (pos, tokens)] for pos in new}
+    nine = [*gaps, *(ours - theirs for ours, theirs in zip(earlier["rope"], earlier["t5"], strict=True))]
+    both = with_bounds(convergence.mean(gaps)), with_bounds(convergence.mean(nine))
+    assert "on validation by {}, and over all nine seeds there by {}.".format(*both) in RESULTS
