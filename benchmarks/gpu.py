@@ -31,10 +31,10 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from gpu_page import page
 from gpu_parts import PARTS, Part
+from gpu_processes import Result, Terminated, run_commands
 from omegaconf import OmegaConf
 from options import Parser
 
@@ -42,10 +42,7 @@ from posenc.storage.atomic import atomic_write
 
 START = time.perf_counter()
 ROOT = Path(__file__).parent.parent
-TAIL = 12_000
-"""Characters kept of a part's output."""
-
-UNMEASURED = ("gpu.py", "gpu_page.py", "gpu_parts.py")
+UNMEASURED = ("gpu.py", "gpu_page.py", "gpu_parts.py", "gpu_processes.py")
 """Files that only start what is measured, and report it: another time limit does not outdate a result."""
 
 TESTED = ("tests/conftest.py", "tests/warm.py", "tests/benchmarks/scripts.py", "tests/training/test_gpu.py")
@@ -53,9 +50,6 @@ TESTED = ("tests/conftest.py", "tests/warm.py", "tests/benchmarks/scripts.py", "
 
 START_UP = 120
 """Seconds in which a part that resumes may not have trained anything yet: it is not started in less."""
-
-SAVING = 20
-"""Seconds between SIGTERM, at which train.py saves its run, and SIGKILL; at most a quarter of the time limit."""
 
 SOURCE = "source.txt"
 """File in a run directory: the source of the call in which the run was finished."""
@@ -67,15 +61,6 @@ from posenc.training.environment import hardware
 print(torch.__version__, hardware(best_device()), sep="\\n")
 """
 """Run in a process of its own: a CUDA context would occupy the GPU's memory for as long as this script runs."""
-
-Result = dict[str, Any]
-"""Of a part: provenance, aim, commands, status, seconds (of all calls if it resumed) and output; of one with curves
-also the final losses of its runs, and the sources that they were finished by. A finished one may have an `attempt`: a
-result of a later source that is not finished."""
-
-
-class Terminated(Exception):
-    """Raised by SIGTERM, as a time limit of whoever called this script."""
 
 
 class Session:
@@ -192,74 +177,6 @@ def read_results(folder: Path) -> dict[str, dict[str, Result]]:
     """By part and chip; empty if there are none."""
     file = folder / "gpu.json"
     return json.loads(file.read_text()) if file.exists() else {}
-
-
-def run_commands(lines: list[str], time_limit: float, go_on: bool = False) -> Result:
-    """Run commands in sequence; status, seconds and output.
-
-    Args:
-        go_on: whether to run the others if one fails, such as runs of other arms; the status is that of the first.
-    """
-    start = time.perf_counter()
-    statuses: list[str] = []
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-        for line in lines:
-            seconds = start + time_limit - time.perf_counter()
-            statuses.append(run_command([sys.executable, *shlex.split(line)], output, seconds))
-            if statuses[-1] == "timed out" or (statuses[-1] != "done" and not go_on):
-                break
-        output.seek(0)
-        tail = output.read()[-TAIL:]
-    status = next((status for status in statuses if status != "done"), "done")
-    return {"status": status, "seconds": round(time.perf_counter() - start, 1), "output": tail}
-
-
-def run_command(command: list[str], output: Any, time_limit: float) -> str:
-    """Run a command; it is terminated, then killed with all of its processes at the time limit. Returns its status."""
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},  # otherwise the output of a killed process would be lost
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-    )
-    saving = min(SAVING, max(0, time_limit) / 4)
-    try:
-        return "done" if process.wait(max(0, time_limit - saving)) == 0 else f"exit code {process.returncode}"
-    except (subprocess.TimeoutExpired, Terminated):
-        return "timed out"
-    finally:
-        if process.poll() is None:
-            started = [*descendants(process.pid), process.pid]
-            process.terminate()
-            until = time.perf_counter() + saving
-            with suppress(subprocess.TimeoutExpired, Terminated):
-                process.wait(saving)
-                while (
-                    any(map(alive, started)) and time.perf_counter() < until
-                ):  # joblib's save after their parent's end
-                    time.sleep(0.1)
-            for one in {*started, *descendants(process.pid)}:
-                with suppress(ProcessLookupError):
-                    os.kill(one, signal.SIGKILL)
-            process.wait()
-
-
-def descendants(process: int) -> Iterator[int]:
-    """Its child processes, theirs and so on, also those in other process groups."""
-    with suppress(OSError):  # it has ended
-        for file in Path(f"/proc/{process}/task").glob("*/children"):
-            for child in map(int, file.read_text().split()):
-                yield from descendants(child)
-                yield child
-
-
-def alive(process: int) -> bool:
-    """Whether a process has not ended; one that has, but is still listed, has no command line."""
-    with suppress(OSError):
-        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
-    return False
 
 
 def pack(runs: Path, file: Path, source: str) -> list[str]:

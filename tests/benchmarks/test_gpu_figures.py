@@ -102,7 +102,7 @@ def test_an_attempt_that_fails_does_not_replace_the_result_of_an_earlier_source(
 @pytest.mark.parametrize("go_on", [False, True])
 def test_an_arm_that_fails_does_not_keep_the_others_from_their_runs(go_on):
     lines = ["-c 'print(1); raise SystemExit(3)'", "-c 'print(2)'"]
-    result = module("gpu").run_commands(lines, 60, go_on)
+    result = module("gpu_processes").run_commands(lines, 60, go_on)
     assert (result["status"], result["output"]) == ("exit code 3", "1\n2\n" if go_on else "1\n")
 
 
@@ -141,7 +141,7 @@ def test_a_command_is_killed_with_its_processes_also_with_one_in_a_session_of_it
         time.sleep(600)
     """
     with (tmp_path / "output").open("w+") as output:
-        assert module("gpu").run_command([sys.executable, "-c", code], output, 5) == "timed out"
+        assert module("gpu_processes").run_command([sys.executable, "-c", code], output, 5) == "timed out"
         output.seek(0)
         command_line = Path(f"/proc/{output.read().strip()}/cmdline")
     until = time.monotonic() + 30
@@ -160,7 +160,7 @@ def test_processes_that_save_after_the_end_of_their_parent_are_waited_for(tmp_pa
     """
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with (tmp_path / "output").open("w+") as output:
-        assert module("gpu").run_command([sys.executable, "-c", code], output, 12) == "timed out"
+        assert module("gpu_processes").run_command([sys.executable, "-c", code], output, 12) == "timed out"
     assert (tmp_path / "saved").exists()
 
 

@@ -1,4 +1,3 @@
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from posenc.tracking import client, wandb_logger
 from posenc.training import signals, watchdog
 from posenc.training.signals import Signals
 from tests.conftest import HANGUP
+from tests.training.sending import send
 
 SLOWEST = signals.GRACE + max(watchdog.LIMIT, wandb_logger.FAILED_UPLOAD + client.GRACE)
 """Seconds from a signal to the end of a single rank; before a fixture changes the limit."""
@@ -25,11 +25,6 @@ def _as_before(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-def send(signum: int) -> None:
-    os.kill(os.getpid(), signum)
-    time.sleep(0.01)  # Python runs handlers between two instructions
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, HANGUP])
@@ -69,55 +64,6 @@ def test_a_step_that_does_not_end_is_not_waited_for(monkeypatch):
             time.sleep(30)
 
 
-def test_ctrl_c_waits_longer_for_the_step_and_says_so(monkeypatch, capfd):
-    monkeypatch.setattr(signals, "GRACE", 0.05)
-    with Signals() as taken:
-        taken.start_training()
-        send(signal.SIGINT)
-        time.sleep(0.2)
-        assert capfd.readouterr().err == "\nStopping after this step; a second Ctrl-C stops at once.\n"
-        with pytest.raises(Stopped, match="^stopped by Ctrl-C: it is saved$"):
-            taken.stop("it is saved")
-
-
-def test_a_terminal_that_is_gone_does_not_keep_the_step_from_being_saved(monkeypatch):
-    """As in `train.py 2>&1 | tee log`: Ctrl-C ends tee, too."""
-    monkeypatch.setattr(signals, "GRACE", 0.05)
-
-    def refuse(*_: object) -> None:
-        raise BrokenPipeError
-
-    with Signals() as taken:
-        taken.start_training()
-        monkeypatch.setattr(os, "write", refuse)
-        send(signal.SIGINT)
-        time.sleep(0.2)
-        with pytest.raises(Stopped, match="it is saved$"):
-            taken.stop("it is saved")
-
-
-@pytest.mark.parametrize(("training", "times"), [(True, 2), (False, 1)])
-def test_a_library_that_keeps_python_waiting_does_not_hide_a_second_ctrl_c(training, times):
-    """Before training nothing is waited for, and one is enough."""
-    code = f"""if True:
-        import hashlib, os, signal, threading, time
-        from posenc.training import signals, watchdog
-        signals.GRACE = watchdog.LIMIT = 0.3
-        def press():
-            for _ in range({times}):
-                time.sleep(2)
-                os.kill(os.getpid(), signal.SIGINT)
-        with signals.Signals() as taken:
-            if {training}:
-                taken.start_training()
-            threading.Thread(target=press, daemon=True).start()
-            hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**9)  # releases the GIL, but runs no handlers
-    """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 130
-    assert "stopped at once" in ended.stderr
-
-
 def test_a_process_that_has_stopped_takes_the_time_it_needs():
     """To end W&B's process, for example."""
     code = """if True:
@@ -138,16 +84,6 @@ def test_a_process_that_has_stopped_takes_the_time_it_needs():
     """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "stopped by SIGTERM: it is saved\n", "")
-
-
-def test_but_not_for_ever(monkeypatch):
-    monkeypatch.setattr(signals, "GRACE", 0.05)
-    monkeypatch.setattr(signals, "CTRL_C_GRACE", 0.05)
-    with Signals() as taken:
-        taken.start_training()
-        send(signal.SIGINT)
-        with pytest.raises(Stopped, match="no step ended within 0.1 s"):
-            time.sleep(30)
 
 
 @pytest.mark.parametrize(("ranks", "ignored"), [("1", False), ("2", True)])
@@ -182,22 +118,6 @@ def test_a_run_has_ended_before_senders_of_signals_kill_it():
     """After 10 seconds, and after 30 where several ranks must agree: docs/training.md."""
     assert SLOWEST < 10
     assert SLOWEST + signals.MULTI_RANK_GRACE < 30
-
-
-def test_a_second_ctrl_c_does_not_wait_for_the_step():
-    code = """if True:
-        import os, signal, time
-        from posenc.training.signals import Signals
-        with Signals() as taken:
-            taken.start_training()
-            for _ in range(2):
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.1)
-            print("went on")
-    """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert "stopped at once" in ended.stderr
 
 
 def test_a_checkpoint_that_takes_long_is_waited_for(monkeypatch):
