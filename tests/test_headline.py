@@ -51,7 +51,7 @@ def test_every_ratio_with_an_interval_is_in_the_results(corpus):
 
 
 def test_the_table_of_readme_has_every_budget_from_the_first_with_a_mean_ratio():
-    rows = [re.split(r" \| ", row) for row in re.findall(r"\| (\d[\d.]*M \|.*?) \|(?= \|| !)", README)]
+    rows = [re.split(r" \| ", row) for row in re.findall(r"\| (\d[\d.]*M \|.*?) \|(?= \|| The)", README)]
     stated = [
         [
             f"{point.tokens / 1e6:.{0 if point.tokens > 1e8 else 1}f}M",
@@ -78,21 +78,13 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert max(crossing.advantage.value, behind.advantage.value) < 1 < min(second.by_seed.values())
     ratios = [f"{point.advantage.value:.1f}" for point in (first, second)]
     at = [f"{point.tokens / 1e6:.0f}M" for point in (first, second)]
-    assert f"**With 0.8M parameters, RoPE is ahead up to {at[1]} training tokens:" in README
-    assert f"with {ratios[0]} times fewer tokens at {at[0]} and {ratios[1]} at {at[1]}." in README
-    ahead, p = {}, {}
-    for point in (open_, crossing, behind, longest):
-        gaps = [*point.gaps.values()]
-        ahead[f"{point.tokens / 1e6:.0f}M"] = sum(gap > 0 for gap in gaps)
-        p[point.tokens] = float(stats.ttest_1samp(gaps, 0).pvalue)
-    assert ahead == {"39M": 2, "157M": 2, "59M": 1, "79M": 1}
-    *_, at_59m, at_79m, at_157m = (["none", "one", "two", "three"][count] for count in ahead.values())
-    stated = f"{at_59m} of three seeds at 59M, {at_79m} at 79M and {at_157m} at 157M."
-    assert f"After that no lead is established: RoPE's final loss is the lower one for {stated}" in README
-    assert f"The differences that were found there have p = {listed(p.values(), 2)}." in RESULTS
-    assert "None of the last four differences in the table, of three seeds each, is significant (p > 0.2)." in README
-    assert min(p.values()) > 0.2
-    assert "at 157M (1.75 epochs) the ratio is given for each seed" in README
+    assert f"with {ratios[0]} times fewer training tokens at {at[0]}, {ratios[1]} at {at[1]} and " in README
+    p = [float(stats.ttest_1samp([*of.gaps.values()], 0).pvalue) for of in (open_, crossing, behind, longest)]
+    assert f"The differences that were found there have p = {listed(p, 2)}." in RESULTS
+    *_, of_crossing, of_behind, of_longest = p
+    assert min(of_crossing, of_behind, of_longest) > 0.3
+    assert "From 59M on no lead is established in either direction (three seeds per budget, p > 0.3)." in README
+    assert "(at 157M, 1.75 epochs, the ratio of each seed)" in README
     means = [f"{mean(point.gaps.values()):.3f}" for point in (first, second, open_, crossing, behind, longest)]
     stated = "{}, {} and {} nats, then {} at 59.0M, {} at 78.6M and {} at 157M.".format(*means)
     assert f"The difference in the final loss is {stated}" in RESULTS
@@ -100,8 +92,6 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert "RoPE saves {}, {} and {} tokens at 9.8M, 19.7M and 39.3M.".format(*saved) in RESULTS
     detected = [detectable([*point.gaps.values()]) for point in (open_, crossing, behind, longest)]
     assert f"finds a difference of {listed(detected, 3)} nats at 39.3M, 59.0M, 78.6M and 157M tokens" in RESULTS
-    least, *_, most = sorted(detected)
-    assert f"it finds a difference of {least:.2f} to {most:.3f} nats with a probability of 80 %." in README
     assert f"half as large as that at 19.7M, {mean(second.gaps.values()):.3f}, would often be missed" in RESULTS
     ends = [listed(of.values(), 3) for of in (crossing.baseline_losses, crossing.arm_losses)]
     assert f"| 59.0M | {ends[0]} (seeds 0, 1, 2) | {ends[1]} | " in RESULTS
@@ -133,7 +123,7 @@ def test_the_ratio_on_the_king_james_bible_is_in_readme():
         if point.advantage.interval
     )
     assert f"RoPE needs {first} at 4.9M and {second} at 9.8M" in RESULTS
-    assert f"on the King James Bible {first.replace(' times fewer tokens', '')} at 4.9M" in README
+    assert f"King James Bible, where the ratio is {first.replace(' times fewer tokens', '')} at 4.9M." in README
 
 
 def test_by_what_factor_the_ratio_changes_from_each_budget_to_the_next_is_stated():
@@ -175,8 +165,8 @@ def test_how_far_above_the_sinusoid_rope_ends_with_half_its_tokens_is_stated():
         for before, after in ((half, first), (first, second))
     ]
     at_9_8m, at_19_7m = with_bounds(above[0], " nats"), with_bounds(above[1])
-    stated = f"{at_9_8m} above the sinusoid's of 9.8M, and {at_19_7m} above those of 19.7M."
-    assert f"RoPE's runs of half the tokens end {stated}" in RESULTS
+    stated = f"{at_9_8m} above the sinusoid's at 9.8M and {at_19_7m} at 19.7M."
+    assert f"RoPE's runs of half the length end {stated}" in RESULTS
 
 
 def test_which_relative_schemes_differ_from_rope_is_corrected_for_their_number():
@@ -219,7 +209,7 @@ def test_the_ratios_against_a_tuned_learned_table_are_stated_beside_those_agains
     assert f"RoPE needs {least.value:.2f} to {most.value:.2f} times fewer tokens at 4.9M, 19.7M and 39.3M" in RESULTS
     assert least == shorter[1]
     assert least.interval is not None
-    assert "the ratio is {:.2f} ({:.2f} to {:.2f}) at 19.7M.".format(least.value, *least.interval) in README
+    assert "the ratio there is {:.2f} ({:.2f} to {:.2f}).".format(least.value, *least.interval) in README
     after = zip(("4.9M tokens (3 seeds)", "19.7M", "39.3M", "78.6M"), learned, strict=True)
     of_claims = [f"{formatting.interval(point.advantage, 2)} after {tokens}" for tokens, point in after]
     assert f"at the best of nine trials {', '.join(of_claims)} |" in CLAIMS
@@ -262,7 +252,7 @@ def test_every_factor_s_losses_are_in_the_results_seed_by_seed():
     in_readme = "{:.2f}](docs/results.md#one-factor-at-a-time) ({:.2f} to {:.2f})".format(
         average.value, *average.interval
     )
-    assert f"With BPE tokens it is [{in_readme} there, not tuned again." in README
+    assert f"Against the sinusoid it is [{in_readme} there with BPE tokens, not tuned again," in README
     first, *_ = of_19_7m.pop(BPE)
     smallest, largest = sorted(of_19_7m, key=lambda setting: of_19_7m[setting])[:: len(of_19_7m) - 1]
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")

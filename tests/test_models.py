@@ -53,7 +53,8 @@ def test_the_claim_map_of_a_larger_model_is_stated_with_what_both_arms_copy():
     first, second = (f"{point.advantage.value:.2f}" for point in both)
     fewer = f"[{first} times fewer tokens](models.md#a-larger-model) than the sinusoid at 52M and {second} at 105M"
     assert f"{fewer} (one seed). There RoPE copies too." in RESULTS
-    assert f"[{first} at 52M tokens and {second} at 105M](docs/models.md#a-larger-model) (one seed;" in README
+    in_readme = f"[{first} at 52M tokens and {second} at 105M](docs/models.md#a-larger-model)"
+    assert f"{in_readme} with 25M parameters (one seed)." in README
     assert max(of["rope", point.tokens, 0] for point in both) < -0.2
     assert all(point.gap is not None and point.gap.value > 0 for point in both)
     assert "the sinusoid more, and RoPE ends lower." in RESULTS
@@ -120,9 +121,8 @@ def test_the_announced_test_of_t5_against_rope_is_stated():
     assert f"T5 ends at {listed(t5, 3)} nats on the test split, RoPE at {listed(rope, 3)}:" in RESULTS
     average = f"by {value} nats on average ({interval}; paired t-test, p = {p:.4f})"
     assert f"**T5 ends lower with each, {average}**" in RESULTS
-    assert (
-        f"ends [{value} nats below RoPE](docs/models.md#relative-or-rotary) at 4.9M ({interval}; p = {p:.4f})" in README
-    )
+    below = f"ends [{value} nats below RoPE](docs/models.md#relative-or-rotary) there ({interval}; p = {p:.4f})"
+    assert f"Not for the lead at 4.9M tokens: T5's relative bias, which rotates nothing, {below}" in README
     assert f"ends [{value} nats below RoPE](models.md#relative-or-rotary) after 4.9M tokens ({interval};" in RESULTS
 
     gaps = [new["rope"][seed].val_loss - run.val_loss for seed, run in new["t5"].items()]

@@ -34,6 +34,7 @@ def test_what_one_layer_of_rope_and_a_sinusoid_in_every_layer_give_is_stated_bes
     assert f"so has the sinusoid itself: {percent(sinusoid.share)} and {percent(sinusoid.gain)}." in RESULTS
     above = [of_arm(name, "sinusoidal").change for name in names]
     assert all(one.interval is not None and one.interval[0] < 0 < one.interval[1] for one in above)
-    assert f"The first ends {with_bounds(above[0], ' nats above it')}, the second {with_bounds(above[1])}." in RESULTS
+    ends = with_bounds(above[0], " nats above the sinusoid"), with_bounds(above[1])
+    assert "RoPE in one layer ends {}, the sinusoid in every layer {}.".format(*ends) in RESULTS
     planes = percent(of_arm("RoPE on two planes of 16", "sinusoidal").gain)
     assert f"RoPE on two planes of every layer gives {planes.replace(' % (', ' % of that (')}" in RESULTS

@@ -128,7 +128,7 @@ def test_what_a_slightly_better_sinusoid_would_give_is_in_readme_and_the_results
     *_, first, second, third, _, _, _ = (
         f"{point.advantage.value:.1f}" for point in advantage(better, "rope", "sinusoidal")
     )
-    better_by = "a sinusoid 0.01 nats better would lower the table's first three ratios to"
+    better_by = "A sinusoid 0.01 nats better would lower the table's first three ratios to"
     assert f"{better_by} {first}, {second} and {third}." in README
     assert f"would make the ratio {first} at 9.8M, {second} at 19.7M and {third} at 39.3M." in RESULTS
 
@@ -206,7 +206,7 @@ def test_of_how_many_settings_each_arm_is_the_best_with_the_seeds_that_compare_t
         favoured = "neither" if row[0] == row[1] else "the sinusoid" if row[0] > row[1] else "RoPE"
         sinusoid, rope = (f"{words[settings]} ({words[trials]})" for settings, trials in row)
         assert f"| {budget} | {sinusoid} | {rope} | {favoured} |" in RESULTS
-    assert f"[best of {words[min(counts)]} to {words[max(counts)]}](docs/results.md#in-short)" in README
+    assert f"[best of {words[min(counts)]} to {words[max(counts)]}](docs/tuning.md#selection)" in README
 
 
 def test_the_trials_of_the_learned_table_with_19_7m_tokens_are_stated():

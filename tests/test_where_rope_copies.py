@@ -13,7 +13,6 @@ from tests.claim_map_pages import (
     CORPUS,
     FOLDER,
     LONGEST,
-    README,
     RESULTS,
     STUDY,
     cells,
@@ -61,7 +60,6 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     stated = "six of eleven with seed 100, four of five with seed 2 and one of thirteen with other seeds;"
     assert f"There {len(copying)} of {len(large)} runs copy, {stated}" in COPYING
     assert f"with a smaller base none of {len(rows) - len(large)} (" in COPYING
-    assert f"and {len(copying)} of RoPE's {len(rows)}." in README
     assert f"Ten of these {len(copying)} end below every sinusoid of the same seed and budget." in RESULTS
     assert f"and {len(copying)} of the {len(rows)} of RoPE with all channels rotated in all layers," in RESULTS
 

@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         if not given.results.exists():
             raise UserError(f"--results={given.results} does not exist: a checkout of the repository has it")
+        if given.out.is_dir():
+            raise UserError(f"--out={given.out} is a folder: name a file")
         check_writable(f"--out={given.out}", given.out.parent)
         page = html(given.results, CONF)
         given.out.parent.mkdir(parents=True, exist_ok=True)
