@@ -35,8 +35,6 @@ VARIANTS = {
 AXES = {"length": ("rope", "favor", "elu"), "width": ("none", "rope"), "batch": ("none", "rope")}
 """The variants on each axis; the first is the baseline."""
 
-DASHES = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
-
 
 @dataclass(frozen=True)
 class Axis:
@@ -180,7 +178,7 @@ def figure(results: Results) -> "Figure":
     import matplotlib
     from matplotlib.figure import Figure
 
-    from posenc.report.figures import STYLE
+    from posenc.report.figures import STYLE, legend
 
     shown = axes(results)
     most = max(len(axis.points) for axis in shown)
@@ -197,11 +195,7 @@ def figure(results: Results) -> "Figure":
             panel.set_title(axis.fixed, loc="left", fontsize=10)
             panel.set_xlabel({"length": "length, tokens", "width": "width", "batch": "batch size"}[axis.name])
         panels[0].set_ylabel("training tokens/s")
-        legends = [panel.get_legend_handles_labels() for panel in panels]
-        handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
-        figure.legend(
-            handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False, handlelength=4
-        )
+        legend(figure, 4, handlelength=4)
     return figure
 
 
@@ -228,7 +222,7 @@ def _plot(panel: Any, speeds: Mapping[int, Sequence[float]], title: str, look: L
     )
     panel.plot(
         sizes, list(map(median, rounds)), color=look.colour, label=title,
-        linestyle=DASHES[look.dash], linewidth=1.8, marker="o", markersize=3.5,
+        linestyle=look.linestyle, linewidth=1.8, marker="o", markersize=3.5,
     )  # fmt: skip
 
 

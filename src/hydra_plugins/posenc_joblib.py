@@ -19,7 +19,7 @@ from posenc.config.command_line import prepare_streams
 from posenc.config.compose import register_resolvers
 from posenc.distributed.launch import end_with_parent
 from posenc.errors import Stopped, UserError, needed_for
-from posenc.sweeps.callback import progress, record_failure, unfinished_run
+from posenc.sweeps.failures import record_failure, saved_so_far, unfinished_run
 from posenc.sweeps.jobs import job_name
 
 BasicLauncher: Any = basic_launcher()
@@ -95,7 +95,7 @@ class Processes(BasicLauncher):
                 raise
             reason = str(stopped)
         configuration = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
-        error = f"{reason}; {progress(configuration)}"
+        error = f"{reason}; {saved_so_far(configuration)}"
         record_failure(job_name(overrides), error, unfinished_run(configuration))
         return None
 

@@ -20,7 +20,7 @@ from posenc.distributed.launch import sigterm_ignored
 from posenc.errors import Stopped, UserError, first_line
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
-from posenc.sweeps.callback import FAILURES_FILE, progress, record_failure, unfinished_run
+from posenc.sweeps.failures import FAILURES_FILE, record_failure, saved_so_far, unfinished_run
 from posenc.sweeps.jobs import job_name
 from posenc.sweeps.slurm import JobState
 
@@ -169,7 +169,7 @@ class SubmittedJob:
             self._fail(f"its job {self.job.job_id} ended with an error; see {self.job.paths.stderr}")
 
     def _handle_loss(self, state: JobState) -> None:
-        job, saved = self.job.job_id, progress(self.configuration)
+        job, saved = self.job.job_id, saved_so_far(self.configuration)
         if state.name == "CANCELLED":
             self._fail(f"job {job} was cancelled; {saved}")
             return

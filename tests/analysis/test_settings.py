@@ -45,6 +45,19 @@ def test_where_no_scheme_has_a_swept_key_it_makes_no_panel_and_hides_none():
     ]
 
 
+def test_runs_in_no_combination_of_values_that_others_have_get_a_panel():
+    runs = [
+        run("sinusoidal", 0, setting={"pos.base": base, "pos.scale": scale})
+        for base in (1e4, 5e5)
+        for scale in (0.1, 0.2)
+    ]
+    learned = [run("learned", 0, setting={"pos.scale": scale}) for scale in (0.05, 0.3)]
+    found = panels(sweep(*runs, *learned), baseline="learned")
+    of_learned = [panel.setting for panel in found if [arm.scheme for arm in panel.arms] == ["learned"]]
+    assert of_learned == [{"pos.scale": 0.05}, {"pos.scale": 0.3}]
+    assert len(found) == 6
+
+
 def test_a_swept_key_may_be_a_list():
     runs = [run("rope", 0, setting={"optim.betas": betas}) for betas in ([0.9, 0.95], [0.9, 0.99])]
     assert [panel.title for panel in panels(sweep(*runs))] == ["optim.betas=[0.9, 0.95]", "optim.betas=[0.9, 0.99]"]

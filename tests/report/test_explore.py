@@ -188,6 +188,28 @@ def test_the_page_is_written_where_the_locale_is_not_utf_8(tmp_path):
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_a_page_that_is_a_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "curves.csv").write_text(AS_A_STUDY)
+    with pytest.raises(SystemExit, match="2"):
+        main(["--results", str(tmp_path), "--out", str(tmp_path)])
+    assert capsys.readouterr().err == f"posenc explore: --out={tmp_path} is a folder: name a file\n"
+
+
+@pytest.mark.parametrize("base", ["null", "[1, 2]"])
+def test_a_scheme_of_a_user_s_whose_base_is_no_number_is_left_out(tmp_path, base):
+    conf = shutil.copytree(CONF, tmp_path / "conf")
+    (conf / "pos" / "mine.yaml").write_text(f"_target_: posenc.positions.Rotary\nbase: {base}\n")
+    (tmp_path / "curves.csv").write_text(f"{AS_A_STUDY}kjv,backbone,mine,0,819200,0.003,,,409600,2\n")
+    assert '"name":"mine"' not in html(tmp_path, conf)
+
+
+def test_a_plan_whose_corpora_are_no_mapping_is_refused(tmp_path):
+    (tmp_path / "curves.csv").write_text(AS_A_STUDY)
+    (tmp_path / "plan.yaml").write_text("corpora: [a]\n")
+    with pytest.raises(UserError, match="plan.yaml cannot be read"):
+        html(tmp_path, CONF)
+
+
 def test_a_scheme_of_a_user_s_may_inherit_as_hydra_has_it_and_a_plan_need_not_name_its_corpora(tmp_path):
     conf = shutil.copytree(CONF, tmp_path / "conf")
     (conf / "pos" / "mine.yaml").write_text("defaults: [rope, _self_]\nbase: 500\n")

@@ -9,7 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, failed_jobs
-from posenc.sweeps.callback import Comparison, _publish, failures_recorded, record_failure, unfinished_run
+from posenc.sweeps.callback import SweepCallback, _publish
+from posenc.sweeps.failures import failures_recorded, record_failure, unfinished_run
 from posenc.sweeps.jobs import job_name
 from tests.conftest import composed
 
@@ -18,7 +19,7 @@ def sweep(folder, monkeypatch, rerun=False):
     """Start a sweep in this process; returns how to end it, and the file of its jobs' failures."""
     hydra = {"sweep": {"dir": str(folder)}, "sweeper": {}, "overrides": {"task": []}}
     config = OmegaConf.create({"hydra": hydra, "rerun": rerun})
-    callback = Comparison()
+    callback = SweepCallback()
     callback.on_multirun_start(config)
     own = Path(os.environ["POSENC_FAILED_JOBS"])
 
@@ -148,7 +149,7 @@ def test_a_sweep_with_nothing_to_compare_exits_with_2(tmp_path, capsys, monkeypa
 def test_the_time_left_is_that_at_the_pace_of_the_runs_that_this_sweep_has_trained(
     began, left, tmp_path, capsys, monkeypatch
 ):
-    callback = Comparison()
+    callback = SweepCallback()
     callback.start = time.time() - began
     for seed, age in ((0, 3600), (1, 6), (2, 6)):  # the first was finished before
         file = tmp_path / "rope" / f"seed{seed}-0f1e2d3c" / "summary.json"
@@ -162,7 +163,7 @@ def test_the_time_left_is_that_at_the_pace_of_the_runs_that_this_sweep_has_train
 
 def test_the_command_line_says_what_a_sweep_varies_before_its_file_does(tmp_path):
     swept = {"sweeper": {"params": {"pos": "none,rope", "seed": "0,1,2"}}, "overrides": {"task": ["seed=5", "steps=9"]}}
-    Comparison().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, **swept}}))
+    SweepCallback().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}, **swept}}))
     assert os.environ["POSENC_SWEEP_JOBS"] == "2"
     assert job_name(["pos=none", "seed=5", "steps=9"]) == "pos=none"
 
@@ -185,7 +186,7 @@ def test_a_bug_in_one_job_is_noted_with_its_kind_and_shown_with_its_place(tmp_pa
     monkeypatch.setenv("POSENC_FAILED_JOBS", str(tmp_path / FAILED_JOBS))
     monkeypatch.setenv("POSENC_SWEPT_KEYS", "seed")
     job = SimpleNamespace(overrides=SimpleNamespace(task=["seed=1", "steps=9"]))
-    monkeypatch.setattr("posenc.sweeps.callback.HydraConfig", SimpleNamespace(get=lambda: job))
+    monkeypatch.setattr("posenc.sweeps.failures.HydraConfig", SimpleNamespace(get=lambda: job))
     with failures_recorded(OmegaConf.create({"runs": "${nothing}"})):
         raise TypeError("unsupported")
     assert failed_jobs(tmp_path) == [{"job": "seed=1", "error": "TypeError: unsupported", "run": ""}]

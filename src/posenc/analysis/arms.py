@@ -48,7 +48,7 @@ class Arm:
         headline: at the lowest loss that both this scheme and the baseline reach; None without a baseline. For a faster
             scheme it equals the last threshold; for a slower one it is still finite.
         speed_ups: in steps over the baseline, by loss, as far as every seed reaches it. None for the baseline.
-        diverged: number of runs excluded because their loss is NaN or infinite.
+        diverged: number of runs excluded because their loss is NaN, or at least DIVERGED.
         baseline_diverged: the same of the baseline.
     """
 

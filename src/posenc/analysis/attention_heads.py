@@ -11,10 +11,7 @@ import numpy as np
 
 from posenc.analysis.arms import Arm
 from posenc.analysis.convergence import Estimate, first_reached, mean
-from posenc.analysis.runs import Run
-
-SCORES = ("previous_token", "induction")
-"""The scores of every head."""
+from posenc.analysis.runs import SCORES, Run
 
 DROPPED = 0.1
 """Nats below the n-gram baseline from which the loss counts as having dropped."""

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 FRACTIONS = (0.25, 0.5, 0.75, 1.0)
-"""Fractions of the baseline's budget whose loss is a threshold. The last is the headline."""
+"""Fractions of the baseline's budget whose loss is a threshold; the last is its lowest loss."""
 
 CONFIDENCE = 0.95
 
@@ -142,12 +142,12 @@ def _student(values: Array) -> Interval:
 class Verdict(StrEnum):
     """The verdict on a speed-up."""
 
-    FASTER = "faster"
-    SLOWER = "slower"
-    SAME = "not distinguishable"
-    UNDETERMINED = "not determined"
-    UNDECIDED = "undecided"
-    NONE = "no verdict"
+    FASTER = "faster"  # the interval is above 1
+    SLOWER = "slower"  # below 1
+    SAME = "not distinguishable"  # it contains 1
+    UNDETERMINED = "not determined"  # a seed never reached the loss, or the interval spans more than MAX_SPREAD
+    UNDECIDED = "undecided"  # the arm that would win has diverged runs
+    NONE = "no verdict"  # fewer than SEEDS_FOR_A_VERDICT seeds
 
 
 def verdict(speed_up: Estimate) -> Verdict:

@@ -50,8 +50,7 @@ class CorpusMap:
 def corpus_map(study: Study, corpus: str) -> CorpusMap:
     """The claim map of a corpus."""
     backbone, alternatives = backbone_of(study, corpus)
-    planned = {study.key(line, corpus) for line in study.lines()}
-    results = [result for result in study.on(corpus) if result.key in planned]
+    results = study.planned(corpus)
     settings = sorted({result.setting for result in results if not result.setting.startswith(SEARCH)} - {BACKBONE})
     return CorpusMap(
         results,
@@ -78,7 +77,7 @@ def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list
     backbone: set[Key] = set()
     named: dict[str, list[list[Result]]] = {}
     for block in study.plan["blocks"]:
-        found = study.of_block(block, corpus)
+        found = study.planned(corpus, [block])
         keys = {result.key for result in found}
         if "alternative" in block:
             named.setdefault(block["alternative"], []).append(found)

@@ -47,7 +47,8 @@ def levels_of_arm(results: Sequence[Result], arm: str, baseline: str) -> tuple[L
 def level(results: Sequence[Result], arm: str, baseline: str, loss: float) -> Level | None:
     """The level of a loss over the seeds that both arms share.
 
-    None if one of them does not reach it with the arm, or has it with the baseline's smallest budget.
+    None without a shared seed, if a seed's arm never reaches the loss, or if the smallest budget of a seed's baseline
+    is already enough.
     """
     ours, theirs, seeds = shared(results, arm, baseline)
     found = seeds and all(tokens_to(ours[seed], loss) < math.inf for seed in seeds)

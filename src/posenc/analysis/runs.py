@@ -16,7 +16,6 @@ from posenc.config.schema import NOT_IN_IDENTITY, canonical, check_plain
 from posenc.errors import UserError, first_line
 from posenc.storage.csv_files import read_numbers
 from posenc.storage.lengths_file import Lengths
-from posenc.storage.metrics import METRICS
 from posenc.storage.reading import check_types, leaves, read_mapping
 from posenc.storage.run_directory import Summary
 
@@ -29,8 +28,11 @@ MEASURABLE = (1e-6, 1e15)
 DIVERGED = 1e6
 """Nats per token, far above the loss of an untrained model."""
 
-MEASURES = ("val_loss", "previous_token", "induction")
-"""The METRICS of a validation; the last two are of the best attention head."""
+SCORES = ("previous_token", "induction")
+"""Of the best attention head, between 0 and 1."""
+
+MEASURES = ("val_loss", *SCORES)
+"""The METRICS of a validation."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +211,8 @@ def run_of(
             raise UserError(f"{source} cannot be read: {axis} must increase from validation to validation")
     if curve["step"][-1] > config["steps"]:
         raise UserError(f"{source} cannot be read: it has more steps than steps={config['steps']}")
-    for score in MEASURES:
-        if METRICS[score].share and ((curve[score] < 0) | (curve[score] > 1)).any():
+    for score in SCORES:
+        if ((curve[score] < 0) | (curve[score] > 1)).any():
             raise UserError(f"{source} cannot be read: {score} must be between 0 and 1")
     final = curve["val_loss"][-1]  # NaN is divergence, which has its own notice
     if summary and (curve["step"][-1] != config["steps"] or not (np.isnan(final) or final == summary["val_loss"])):

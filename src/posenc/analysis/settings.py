@@ -10,11 +10,19 @@ def settings(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Any], list[Run]]]:
     """The runs of each setting, with the keys that distinguish it.
 
     A scheme without a key, such as none without pos.base, belongs to every value of it, as does a scheme with a single
-    value of a `pos` key.
+    value of a `pos` key. A combination of values that no run has is left out, unless it has runs that no other has.
     """
-    for setting, inside in _cells(runs, swept_keys(runs), runs):
-        if all(any(run.setting.get(key) == value for run in inside) for key, value in setting.items()):
-            yield {**setting, **_following(setting, inside, runs)}, inside
+    cells = [(_held(setting, inside), len(setting), inside) for setting, inside in _cells(runs, swept_keys(runs), runs)]
+    shown = {id(run) for held, values, inside in cells if len(held) == values for run in inside}
+    for held, values, inside in cells:
+        if len(held) == values or not shown.issuperset(map(id, inside)):
+            shown.update(map(id, inside))
+            yield {**held, **_following(held, inside, runs)}, inside
+
+
+def _held(setting: Mapping[str, Any], inside: Sequence[Run]) -> dict[str, Any]:
+    """The values of a setting that some of its runs have."""
+    return {key: value for key, value in setting.items() if any(run.setting.get(key) == value for run in inside)}
 
 
 def _cells(

@@ -48,7 +48,7 @@ Finished = tuple[Run, Result]
 
 
 class Study:
-    """The folder of a study: plan.yaml, and the finished runs in runs.csv and curves.csv.
+    """The folder of a study: plan.yaml, and tables about the finished runs: runs.csv, curves.csv and others.
 
     Raises:
         UserError: if its plan cannot be read.
@@ -100,9 +100,9 @@ class Study:
         """The rows for a corpus in another of the study's tables; none if there is no such file."""
         return [row for row in read_rows(self.folder / name, kind) if row.corpus == corpus]
 
-    def of_block(self, block: Mapping[str, Any], corpus: str) -> list[Result]:
-        """The rows of runs.csv for a block of the plan."""
-        wanted = {self.key(line, corpus) for line in self.lines([block])}
+    def planned(self, corpus: str, blocks: Sequence[Mapping[str, Any]] | None = None) -> list[Result]:
+        """The rows of runs.csv for the runs of some blocks of the plan on a corpus, by default of all."""
+        wanted = {self.key(line, corpus) for line in self.lines(blocks)}
         return [result for result in self.results if result.key in wanted]
 
     @property
@@ -119,9 +119,8 @@ class Study:
             UserError: if there is none of that name.
         """
         for block in self.plan["blocks"]:
-            for known, arm in block["arms"].items():
-                if str(known) == name:
-                    return arm
+            if name in block["arms"]:
+                return block["arms"][name]
         raise UserError(f"{self.folder / 'plan.yaml'} has no arm {name}")
 
     @cached_property
@@ -259,4 +258,5 @@ def _plan(file: Path) -> dict[str, Any]:
         if isinstance(block.get("arms"), list):  # arms without names are named by their overrides
             block["arms"] = {str(arm): arm for arm in block["arms"]}
         check_types(file, block, _Block)
+        block["arms"] = {str(name): arm for name, arm in block["arms"].items()}
     return {**plan, "blocks": blocks}

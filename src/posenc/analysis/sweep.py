@@ -20,8 +20,17 @@ from posenc.storage.reading import check_types, leaves, read_json, read_mapping
 
 _T = TypeVar("_T")
 
-NOT_SEARCHED = ("pos", "seed", "overrides", "val_loss", "best", "edge")
-"""Keys of a trial other than the hyperparameters it tried."""
+
+class _Trial(TypedDict, total=False):
+    """A trial of a search, besides the hyperparameters that it tried."""
+
+    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
+    pos: Required[str]
+    best: Required[bool]
+    val_loss: Required[float | None]
+    seed: int
+    overrides: str
+    edge: list[str]
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class Sweep:
         name: of the experiment.
         runs: those that can be compared.
         notices: for each of the others, why not.
-        diverged: runs whose loss is NaN or infinite; not part of any mean, but reported.
+        diverged: runs whose loss is NaN, or at least DIVERGED; not part of any mean, but reported.
         search: the trials of `experiment=tuned`, if any.
         command: that started the last sweep, if known.
         source: where they were read from.
@@ -49,7 +58,7 @@ class Sweep:
     @property
     def searched(self) -> tuple[str, ...]:
         """The hyperparameters of the search, without what an earlier version did not refuse to search."""
-        keys = dict.fromkeys(key for trial in self.search for key in trial if key not in NOT_SEARCHED)
+        keys = dict.fromkeys(key for trial in self.search for key in trial if key not in _Trial.__annotations__)
         return tuple(key for key in keys if key.partition(".")[0] not in SHARED)
 
 
@@ -105,18 +114,6 @@ def _attempt(read: Callable[[], _T], instead: _T, notices: list[str]) -> _T:
         return instead
 
 
-class _Trial(TypedDict, total=False):
-    """The keys that every trial has."""
-
-    __pydantic_config__ = {"strict": True}  # type: ignore[misc]
-    pos: Required[str]
-    best: Required[bool]
-    val_loss: Required[float | None]
-    seed: int
-    overrides: str
-    edge: list[str]
-
-
 def read_search(file: Path) -> tuple[Mapping[str, Any], ...]:
     """The trials of a folder's last search of each scheme; none if there is no such file.
 
@@ -132,7 +129,11 @@ def read_search(file: Path) -> tuple[Mapping[str, Any], ...]:
 
 def _best_only(runs: Sequence[Run], tried: Sequence[Mapping[str, Any]]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     """The runs at the best of a search, and notices for others, such as those of earlier searches."""
-    best = {trial["pos"]: {k: v for k, v in trial.items() if k not in NOT_SEARCHED} for trial in tried if trial["best"]}
+    best = {
+        trial["pos"]: {k: v for k, v in trial.items() if k not in _Trial.__annotations__}
+        for trial in tried
+        if trial["best"]
+    }
 
     def chosen(run: Run) -> bool:
         return run.scheme in best and all(

@@ -8,11 +8,15 @@ from typing import Any
 
 from posenc.analysis.runs import Run, read_runs, run_of
 from posenc.analysis.sweep import Sweep
-from posenc.errors import UserError, first_line, missing_package
+from posenc.errors import UserError, first_line, needed_for
+from posenc.storage.metrics import LOGGED_AS
 from posenc.storage.run_directory import Summary
-from posenc.tracking.client import TIMEOUT, from_wandb, load, reach, shut_down, within
+from posenc.tracking.client import TIMEOUT, load, reach, shut_down, within
 
 WANDB = "wandb://"
+
+_COLUMNS = {name: column for column, name in LOGGED_AS.items()}
+"""Columns of metrics.csv by their names on W&B; runs of earlier versions have the columns' own names there."""
 
 
 def parse_source(source: str) -> tuple[str, str, str]:
@@ -35,11 +39,10 @@ def wandb_errors(resource: str) -> Iterator[None]:
         UserError: if W&B is not installed, has no key, does not respond or does not have the resource.
     """
     try:
-        yield
+        with needed_for(f"reading {resource} from W&B"):
+            yield
     except UserError:
         raise
-    except ModuleNotFoundError as error:
-        raise UserError(missing_package(error, f"reading {resource} from W&B")) from error
     except Exception as error:  # W&B's errors have no common base class
         raise UserError(f"the W&B request for {resource} failed: {first_line(error)}") from error
     finally:
@@ -64,7 +67,7 @@ def read_group(entity: str, project: str, group: str, timeout: float = TIMEOUT) 
     if not runs:
         why = f": {'; '.join(notices)}" if notices else ""
         raise UserError(f"no runs in group {group} of {entity}/{project} on W&B{why}")
-    return Sweep(group, runs, notices, diverged, source=f"wandb://{entity}/{project}/{group}")
+    return Sweep(group, runs, notices, diverged, source=f"{WANDB}{entity}/{project}/{group}")
 
 
 def public_api(timeout: float) -> Any:
@@ -79,9 +82,8 @@ def public_api(timeout: float) -> Any:
 
 
 def _read_run(run: Any) -> Run:
-    rows = [
-        row for row in map(from_wandb, run.scan_history()) if row.get("val_loss") is not None
-    ]  # W&B returns NaN as text
+    named = ({_COLUMNS.get(name, name): value for name, value in row.items()} for row in run.scan_history())
+    rows = [row for row in named if row.get("val_loss") is not None]  # W&B returns NaN as text
     if not rows:
         raise UserError(f"{run.name} has no validation yet")
     by_step = {row["step"]: row for row in rows}  # a resumed run may have logged a step twice

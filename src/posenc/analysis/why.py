@@ -162,12 +162,12 @@ def groups(study: Study, corpus: str) -> list[Group]:
     for block in study.plan["blocks"]:
         origin = study.curves(study.arm(block.get("from", "none")), corpus)
         effects = {
-            str(name): one
+            name: one
             for name, arm in block["arms"].items()
             if (one := effect(study.curves(arm, corpus), origin, reference, study.plan["levels"]))
         }
         heads = {
-            str(name): {layer: mean(scores, share=True) for layer, scores in by_layer.items()}
+            name: {layer: mean(scores, share=True) for layer, scores in by_layer.items()}
             for name, arm in block["arms"].items()
             if (by_layer := study.heads(arm, corpus))
         }

@@ -54,13 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def unplanned(study: "Study") -> list[str]:
     """The runs with a setting, hyperparameters, a seed or a budget that no block of the plan has."""
-    from posenc.analysis.corpus_map import corpus_map
     from posenc.analysis.run_key import BACKBONE
 
-    drawn = {result.key for corpus in study.corpora for result in corpus_map(study, corpus).results}
+    planned = {result.key for corpus in study.corpora for result in study.planned(corpus)}
     runs = []
     for result in study.results:
-        if result.key not in drawn:
+        if result.key not in planned:
             chosen = {"optim.lr": f"{result.lr:g}", "pos.scale": result.scale, "pos.base": result.base}
             overrides = " ".join(f"{name}={value}" for name, value in chosen.items() if value)
             setting = "" if result.setting == BACKBONE else f"{result.setting} "

@@ -13,7 +13,6 @@ from posenc.storage.resource_errors import resource_errors
 
 if TYPE_CHECKING:
     from posenc.analysis.runs import Run
-    from posenc.storage.lengths_file import Lengths
 
 TOLERANCE = 0.02
 """Nats by which the recomputed validation loss may differ; the difference between bf16 and fp32 is smaller."""
@@ -40,7 +39,10 @@ def extrapolate(folder: Path, again: bool, cache: Path) -> None:
     """
     from posenc.analysis.sweep import read_folder
 
-    finished = [run for run in read_folder(folder).runs if run.finished]
+    sweep = read_folder(folder)
+    for notice in sweep.notices:
+        print(printable(notice), file=sys.stderr, flush=True)
+    finished = [run for run in sweep.runs if run.finished]
     if not finished:
         raise UserError(f"no run in {folder} is finished")
     from posenc.analysis.comparison import compare
@@ -81,8 +83,7 @@ def _evaluate(run: "Run", again: bool, cache: Path) -> bool:
     directory = Path(run.source)
     checkpoint = newest(directory / "checkpoints")[0]  # the one that `load` uses
     digits = checkpoint.stem.rpartition("-")[2] if checkpoint else ""  # results of a deleted one remain valid
-    known = None if again else _known(directory, run.setting.get("context"))
-    if known and known.checkpoint.startswith(digits):
+    if not again and run.lengths and run.lengths.checkpoint.startswith(digits):
         return False
 
     from posenc.evaluation.longer_windows import at_lengths
@@ -104,17 +105,6 @@ def _evaluate(run: "Run", again: bool, cache: Path) -> bool:
     context = trained.config["context"]
     write(Lengths(name_of(directory), digits, context, loss, at_lengths(trained, tokens)), directory)
     return True
-
-
-def _known(directory: Path, context: int | None) -> "Lengths | None":
-    """The previous evaluation, if there is a valid one."""
-    from posenc.storage.lengths_file import read
-
-    try:
-        return read(directory, context)
-    except UserError as error:
-        print(printable(f"{error}; evaluating the run again"), file=sys.stderr, flush=True)
-        return None
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
-from posenc.config.command_line import Arguments, flags_first, one_sentence_errors
+from posenc.config.command_line import Arguments, flags_first, one_sentence_errors, stopped_by_signals
 from posenc.config.files import CONF
 from posenc.errors import UserError
 from posenc.storage.atomic import PARTIAL
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with one_sentence_errors():
         given = parser.parse_intermixed_args(arguments)
     overrides = flags_first(given.overrides)
-    with one_sentence_errors(overrides, CONF, ONE_RUN):
+    with one_sentence_errors(overrides, CONF, ONE_RUN), stopped_by_signals():
         profile(overrides, given.out)
 
 
@@ -216,15 +217,14 @@ def _show_operations(profiler: Any) -> None:
     operations = [entry for entry in profiler.key_averages() if not entry.is_user_annotation]
     on_device = [entry for entry in operations if entry.device_type != DeviceType.CPU]
     where, entries = ("device", on_device) if on_device else ("CPU", operations)
-    times = {entry.key: entry.self_device_time_total if on_device else entry.self_cpu_time_total for entry in entries}
-    counts = {entry.key: entry.count for entry in entries}
-    total = sum(times.values())
+    cost = attrgetter("self_device_time_total" if on_device else "self_cpu_time_total")  # microseconds
+    total = sum(map(cost, entries))
     print(f"\n{f'operation, self time on the {where}':48}{'calls per step':>14}{'ms per step':>12}{'share':>9}")
-    for key in sorted(times, key=times.__getitem__, reverse=True)[:TOP]:
-        calls, milliseconds = counts[key] / TRACED, times[key] / 1000 / TRACED
-        print(f"{_short(key):50}{calls:12g}{milliseconds:12.3f}{times[key] / total:9.1%}")
-    label = f"all {len(times)} operations, while traced"
-    print(f"{label:50}{sum(counts.values()) / TRACED:12g}{total / 1000 / TRACED:12.3f}")
+    for entry in sorted(entries, key=cost, reverse=True)[:TOP]:
+        calls, milliseconds = entry.count / TRACED, cost(entry) / 1000 / TRACED
+        print(f"{_short(entry.key):50}{calls:12g}{milliseconds:12.3f}{cost(entry) / total:9.1%}")
+    label = f"all {len(entries)} operations, while traced"
+    print(f"{label:50}{sum(entry.count for entry in entries) / TRACED:12g}{total / 1000 / TRACED:12.3f}")
 
 
 def _short(name: str) -> str:

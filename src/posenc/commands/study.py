@@ -35,17 +35,7 @@ def command_line(
         folder: the default of --results.
         measures: what is measured on models, besides their final loss, by option.
     """
-    for option, measure in measures.items():
-        parser.add_argument(option, action="store_true", help=f"also {measure}")
-    parser.add_argument("folders", nargs="*", type=Path, help="folders whose finished runs are added, recursively")
-    parser.add_argument("--results", type=Path, default=folder, help="folder with plan.yaml; default: %(default)s")
-    parser.add_argument(
-        "--todo",
-        metavar="KEY=VALUE",
-        nargs="*",
-        type=quoted,
-        help="print train.py's arguments for the missing runs",
-    )
+    _add_options(parser, folder, measures)
     with parser.parsed(arguments) as given:
         chosen = [option for option in measures if getattr(given, option.removeprefix("--"))]
         if chosen and not given.folders:
@@ -67,6 +57,20 @@ def command_line(
         elif not study.results:
             raise UserError(f"{given.results / 'runs.csv'} has no runs: give folders with finished runs")
         yield given, study, finished
+
+
+def _add_options(parser: Arguments, folder: Path, measures: Mapping[str, str]) -> None:
+    for option, measure in measures.items():
+        parser.add_argument(option, action="store_true", help=f"also {measure}")
+    parser.add_argument("folders", nargs="*", type=Path, help="folders whose finished runs are added, recursively")
+    parser.add_argument("--results", type=Path, default=folder, help="folder with plan.yaml; default: %(default)s")
+    parser.add_argument(
+        "--todo",
+        metavar="KEY=VALUE",
+        nargs="*",
+        type=quoted,
+        help="print train.py's arguments for the missing runs",
+    )
 
 
 def only(finished: "Sequence[Finished]", option: str, measured: "Callable[[Result], bool]") -> "Sequence[Finished]":
@@ -120,8 +124,6 @@ def add_evaluations(
             rounded to 5 digits.
         split: the split's name.
     """
-    import numpy as np
-
     from posenc.evaluation.load import load
     from posenc.storage.resource_errors import resource_errors
     from posenc.training.accelerator import best_device
@@ -133,19 +135,22 @@ def add_evaluations(
                 trained.model.to(best_device())
                 found = evaluate(trained, trained.split(cache, split))
                 rows = [kind(*result.key, *map(_rounded, values)) for values in found]
-            if undefined := {
-                column
-                for row in rows
-                for column, value in vars(row).items()
-                if not isinstance(value, str) and not np.isfinite(value).all()
-            }:
-                raise UserError(f"on its windows {' and '.join(sorted(undefined))} would be NaN or infinite")
+            if undefined := _undefined(rows):
+                raise UserError(f"on its windows {' and '.join(undefined)} would be NaN or infinite")
             return rows
         except (UserError, RunError) as error:
             print(printable(f"{run.source} is not evaluated: {error}"), file=sys.stderr)
             return []
 
     add_rows(study, finished, name, kind, evaluated)
+
+
+def _undefined(rows: "Iterable[RunRow]") -> list[str]:
+    """The columns in which a value is NaN or infinite."""
+    import numpy as np
+
+    cells = ((column, value) for row in rows for column, value in vars(row).items() if not isinstance(value, str))
+    return sorted({column for column, value in cells if not np.isfinite(value).all()})
 
 
 def _rounded(value: Any) -> Any:

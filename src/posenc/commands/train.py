@@ -56,7 +56,7 @@ def job(cfg: "DictConfig") -> float | None:
     from posenc.config.command_line import one_sentence_errors
     from posenc.config.overrides import check_single_run
     from posenc.distributed import this_rank
-    from posenc.sweeps.callback import diverged, failures_recorded
+    from posenc.sweeps.failures import diverged, failures_recorded
 
     hydra_config = HydraConfig.get()
     single = hydra_config.mode is not RunMode.MULTIRUN

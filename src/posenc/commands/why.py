@@ -6,7 +6,7 @@ from pathlib import Path
 from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, only
 from posenc.config.command_line import Arguments
 
-MEASURES = {"--ablate": "evaluate finished models without an intervention with single offsets masked"}
+MEASURES = {"--ablate": "evaluate finished models in the default setting with single offsets masked"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

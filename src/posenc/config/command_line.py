@@ -169,7 +169,7 @@ class Arguments(argparse.ArgumentParser):
         """Context for a command: yields its arguments, those of the process if None, and reports its errors."""
         arguments = sys.argv[1:] if arguments is None else arguments
         sys.argv[0] = self.prog  # errors name the command
-        with one_sentence_errors(arguments), _stopped_by_signals():
+        with one_sentence_errors(arguments), stopped_by_signals():
             yield self.parse_args(arguments)
 
     def print_help(self, file: Any = None) -> None:
@@ -180,7 +180,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[None]:
+def stopped_by_signals() -> Iterator[None]:
     """Context in which SIGTERM and SIGHUP raise Stopped, so that temporary files are removed, as after Ctrl-C."""
 
     def stop(signum: int, _: Any) -> NoReturn:

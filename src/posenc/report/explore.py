@@ -17,7 +17,7 @@ from posenc.errors import UserError
 from posenc.report.looks import looks
 from posenc.report.page import render
 from posenc.storage.csv_files import read_csv, read_rows
-from posenc.storage.reading import read_mapping
+from posenc.storage.reading import check_types, read_mapping
 
 MATCHED = math.sqrt(2) * 0.02
 """Value of the sinusoid's `scale: matched`: token embeddings have a standard deviation of 0.02 at step 0."""
@@ -71,26 +71,27 @@ def _arms(file: Path, results: Path, schemes: Mapping[str, Mapping[str, Any]]) -
     """The arms of one file that the page can show: without interventions, and with values that the sliders have."""
     source = Path(results.resolve().name, file.parent.relative_to(results))
     plan = file.with_name("plan.yaml")
-    titles = (read_mapping(plan).get("corpora") if plan.exists() else None) or {}
+    titles = check_types(plan, read_mapping(plan).get("corpora") or {}, dict[str, str]) if plan.exists() else {}
     for measured in by_arm(row for row in _rows(file) if row.pos in schemes):
-        corpus, setting, pos, tokens, lr, scale, base = measured[0].arm
-        trial = setting.startswith(SEARCH)
-        overrides = [] if setting == BACKBONE else setting.removeprefix(SEARCH).replace(",", "").split()
+        first = measured[0]
+        trial = first.setting.startswith(SEARCH)
+        overrides = [] if first.setting == BACKBONE else first.setting.removeprefix(SEARCH).replace(",", "").split()
         own = dict(one.removeprefix("pos.").split("=", 1) for one in overrides if re.match(r"pos\.\w+=", one))
-        chosen = {**schemes[pos], **{name: value for name, value in (("scale", scale), ("base", base)) if value}, **own}
+        tuned = {name: value for name, value in (("scale", first.scale), ("base", first.base)) if value}
+        chosen = {**schemes[first.pos], **tuned, **own}
         rest = [one for one in overrides if not one.startswith("pos.")]
         values = _values(chosen)
         if values is None or any(one.startswith("intervention") for one in rest):
             continue
-        parts = [titles.get(corpus, corpus), SEARCH if trial else "", *rest]
+        parts = [titles.get(first.corpus, first.corpus), SEARCH if trial else "", *rest]
         yield {
             "scheme": str(chosen["_target_"]).rpartition(".")[2],
-            "name": pos,
+            "name": first.pos,
             "values": values,
             "source": source.as_posix(),
             "setting": ", ".join(filter(None, parts)),
-            "rate": lr or None,
-            "tokens": tokens,
+            "rate": first.lr or None,
+            "tokens": first.tokens,
             **_curve(measured),
         }
 
@@ -108,7 +109,14 @@ def _rows(file: Path) -> list[CurveRow]:
         budgets[row["setting"]] = max(row["tokens"], budgets.get(row["setting"], 0))
     return [
         CurveRow(
-            *("", row["setting"] or BACKBONE, row["scheme"], row["seed"], budgets[row["setting"]], 0, "", ""),
+            corpus="",
+            setting=row["setting"] or BACKBONE,
+            pos=row["scheme"],
+            seed=row["seed"],
+            tokens=budgets[row["setting"]],
+            lr=0,
+            scale="",
+            base="",
             at_tokens=row["tokens"],
             val_loss=row["val_loss"],
         )
@@ -123,7 +131,7 @@ def _values(chosen: Mapping[str, Any]) -> dict[str, float] | None:
         return None
     try:
         values = {name: float(f"{float(value):.3g}") for name, value in own.items()}
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return values if all(map(math.isfinite, values.values())) else None
 

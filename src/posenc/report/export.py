@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from posenc.analysis.comparison import BASELINE, Comparison, Panel
+from posenc.analysis.comparison import BASELINE, Comparison
 from posenc.report import csv_tables, figures, sentences, tables
 from posenc.storage.atomic import atomic_write
 
@@ -33,7 +33,7 @@ def export(comparison: Comparison, folder: Path) -> None:
 
 def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator[str]:
     """The paragraphs of README.md."""
-    panels = comparison.panels
+    panels, longer = comparison.panels, "lengths.png" in images
     yield f"# {comparison.sweep.name}"
     if overall := sentences.overall(comparison):
         settings = tables.settings(comparison)
@@ -47,29 +47,24 @@ def _readme(comparison: Comparison, images: list[str], folder: Path) -> Iterator
     for panel in panels:
         if panel.reproduction:
             table = tables.reproduction(panel.reproduction)
-            yield from (f"{_at(panel)}{table.caption}", tables.markdown(table))
+            yield from (f"{sentences.at(panel)}{table.caption}", tables.markdown(table))
     for panel in panels:
         if panel.heads:
-            yield f"{_at(panel)}{sentences.heads(panel)}"
+            yield f"{sentences.at(panel)}{sentences.heads(panel)}"
     if "heads.png" in images:
         yield "![Attention heads](heads.png)"
     for panel in panels:
         if panel.extrapolation:
-            yield f"{_at(panel)}{sentences.extrapolation(panel.extrapolation)}"
-    if "lengths.png" in images:
+            yield f"{sentences.at(panel)}{sentences.extrapolation(panel.extrapolation)}"
+    if longer:
         yield "![Longer windows](lengths.png)"
     yield tables.markdown(tables.facts(comparison.sweep))
     yield from (f"Note: {notice}." for notice in comparison.notices)
     text = "`curves.csv` has every validation of every run (seconds of training time), `table.csv` the comparison"
-    if "lengths.png" in images:
+    if longer:
         text += ", `lengths.csv` every run in longer windows, `positions.csv` its loss by position"
     yield f"{text}{', `search.csv` the trials' if comparison.sweep.search else ''}."
-    yield _command(comparison, "lengths.png" in images, folder)
-
-
-def _at(panel: Panel) -> str:
-    """What begins a paragraph on one of several settings."""
-    return f"At {panel.title}: " if panel.title else ""
+    yield _command(comparison, longer, folder)
 
 
 def _command(comparison: Comparison, longer: bool, folder: Path) -> str:

@@ -12,18 +12,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from posenc.analysis.arms import Arm
-from posenc.analysis.attention_heads import SCORES
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Band
 from posenc.analysis.extrapolation import Extrapolation
+from posenc.analysis.runs import SCORES
 from posenc.report import formatting
-from posenc.report.looks import Look, looks
+from posenc.report.looks import LINESTYLES, Look, looks
 from posenc.report.sentences import MANY
 from posenc.storage.atomic import atomic_write
 from posenc.storage.metrics import METRICS
-
-DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))}
-"""matplotlib's line styles, by the dash of a `Look`."""
 
 STYLE: Any = {
     "axes.spines.top": False,
@@ -70,7 +67,7 @@ def heads(comparison: Comparison) -> Figure:
         _over_steps(row[0], panel, "val_loss", look)
         row[0].set_ylim(*window(panel.arms))
         if panel.ngram is not None:
-            _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.order}, linestyle=DASHES["dot"])
+            _horizontal_lines(row[0], {panel.ngram.loss: panel.ngram.order}, linestyle=LINESTYLES["dot"])
         for axes, name in zip(row[1:], shown, strict=True):
             if name not in scores(panel):
                 axes.set_axis_off()
@@ -226,7 +223,7 @@ def _losses(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
 
 
 def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
-    axes.axhline(1, color=look[panel.baseline].colour, linestyle=DASHES[look[panel.baseline].dash], linewidth=1.4)
+    axes.axhline(1, color=look[panel.baseline].colour, linestyle=look[panel.baseline].linestyle, linewidth=1.4)
     for arm in panel.rivals:
         if arm.speed_ups is not None:
             _draw(axes, arm.speed_ups, arm.scheme, look[arm.scheme])
@@ -244,7 +241,7 @@ def _speed_ups(axes: Any, panel: Panel, look: Mapping[str, Look]) -> None:
 
 def _draw(axes: Any, curve: Band, scheme: str, look: Look, **line: Any) -> None:
     axes.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0, zorder=1.5)
-    line = {"linestyle": DASHES[look.dash], "linewidth": 1.8, "zorder": 3, **line}
+    line = {"linestyle": look.linestyle, "linewidth": 1.8, "zorder": 3, **line}
     axes.plot(curve.x, curve.middle, color=look.colour, label=scheme, **line)
 
 

@@ -46,7 +46,7 @@ def times(estimate: Estimate) -> str:
 
 
 def ratio(estimate: Estimate, unit: str = "") -> str:
-    """5.61 (5.20–6.05); an interval that is too wide is not printed."""
+    """5.61 (5.20–6.05); instead of an interval that is too wide it says so."""
     return f"{short(estimate.value)}{unit}{_if_determined(estimate, short)}"
 
 
@@ -97,7 +97,7 @@ def base(value: str) -> str:
     return f"base {float(value):,.0f}"
 
 
-def hyperparameters(of: RunRow | Trial) -> str:
+def hyperparameters(run: RunRow | Trial) -> str:
     """lr 0.0042, scale 0.1, base 10000; those that the scheme has."""
-    known = {"lr": f"{of.lr:g}", "scale": of.scale, "base": of.base}
+    known = {"lr": f"{run.lr:g}", "scale": run.scale, "base": run.base}
     return ", ".join(f"{name} {value}" for name, value in known.items() if value)

@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,17 @@ class Look:
         """For SVG on a web page, in light and dark mode."""
         dark = _ON_DARK.get(self.colour, self.colour)
         return {"colour": f"light-dark({self.colour}, {dark})", "dash": _DASHES[self.dash]}
+
+    @property
+    def linestyle(self) -> Any:
+        """For matplotlib."""
+        return LINESTYLES[self.dash]
+
+
+LINESTYLES: dict[str, Any] = {
+    "solid": "-", "dash": (0, (6, 2)), "dot": (0, (1.2, 1.6)), "dashdot": (0, (6, 2, 1.2, 2))
+}  # fmt: skip
+"""matplotlib's line styles, by the dash of a `Look`."""
 
 
 _SCHEMES = {

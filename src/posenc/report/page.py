@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.analysis.arms import Threshold
+from posenc.analysis.arms import Arm, Threshold
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Band
+from posenc.analysis.extrapolation import SchemeExtrapolation
 from posenc.analysis.runs import Run
 from posenc.report import formatting, sentences, tables
 from posenc.report.figures import scores, window
-from posenc.report.looks import Look, looks
+from posenc.report.looks import looks
 from posenc.storage.metrics import METRICS
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -22,7 +23,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def html(comparison: Comparison) -> str:
     """The complete page; it loads no other files."""
-    look = looks(comparison.schemes)
+    look = {scheme: one.on_a_page for scheme, one in looks(comparison.schemes).items()}
     labels = {name: metric.label for name, metric in METRICS.items()}
     return render(
         "report.html.j2",
@@ -30,7 +31,7 @@ def html(comparison: Comparison) -> str:
         {"labels": labels, "panels": [_panel(panel, look) for panel in comparison.panels]},  # for curves.js
         comparison=comparison,
         panels=comparison.panels,
-        look={scheme: one.on_a_page for scheme, one in look.items()},
+        look=look,
         sentences=sentences,
         tables=tables,
         scores=scores,
@@ -57,26 +58,26 @@ def render(template: str, scripts: Sequence[str], data: Mapping[str, Any], **sho
     )
 
 
-def _panel(panel: Panel, look: Mapping[str, Look]) -> dict[str, Any]:
+def _panel(panel: Panel, look: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     longer = panel.extrapolation
-    by_scheme = {row.scheme: row for row in longer.rows} if longer else {}
+    rows = {row.scheme: row for row in longer.rows} if longer else {}
     return {
         "window": window(panel.arms),
         "ngram": vars(panel.ngram) if panel.ngram else None,
         "longer": {"context": longer.context, "times": list(longer.lengths)} if longer else None,
         "thresholds": [{"level": t.level, "share": formatting.share(t.fraction)} for t in panel.thresholds],
-        "schemes": [
-            {
-                "name": arm.scheme,
-                **look[arm.scheme].on_a_page,
-                "mean": {measure: _mean(over) for measure, over in arm.bands.items()},
-                "runs": [{"seed": run.seed, **run.curve} for run in arm.runs],
-                "speedup": vars(arm.speed_ups) if arm.speed_ups else None,
-                "lengths": vars(row.by_length) if (row := by_scheme.get(arm.scheme)) else None,
-                "positions": vars(row.by_position) if row else None,
-            }
-            for arm in panel.arms
-        ],
+        "schemes": [{**look[arm.scheme], **_arm(arm, rows.get(arm.scheme))} for arm in panel.arms],
+    }
+
+
+def _arm(arm: Arm, longer: SchemeExtrapolation | None) -> dict[str, Any]:
+    return {
+        "name": arm.scheme,
+        "mean": {measure: _mean(over) for measure, over in arm.bands.items()},
+        "runs": [{"seed": run.seed, **run.curve} for run in arm.runs],
+        "speedup": vars(arm.speed_ups) if arm.speed_ups else None,
+        "lengths": vars(longer.by_length) if longer else None,
+        "positions": vars(longer.by_position) if longer else None,
     }
 
 

@@ -9,6 +9,7 @@ from posenc.analysis.attention_heads import DROPPED
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT, Estimate, Verdict
 from posenc.analysis.extrapolation import Extrapolation
+from posenc.config.schema import SHARED
 from posenc.report import formatting
 from posenc.report.formatting import short
 from posenc.storage.metrics import METRICS
@@ -19,9 +20,6 @@ COVERAGE = (
     f"{SEEDS_FOR_A_VERDICT} seeds. Steps to a loss are counted within runs of one length, with its schedule; "
     "posenc.claim_map compares finished runs of several lengths."
 )
-
-OF_THE_TASK = {"data", "text", "tokenizer", "objective", "context", "steps"}
-"""Keys and groups with which a loss is that of another task, or of a shorter run."""
 
 MANY = 2
 """With more panels than this, a summary sentence comes first."""
@@ -138,7 +136,7 @@ def lowest(comparison: Comparison) -> str:
     """The setting in which each scheme ends lowest; empty if there is one, or the losses are not comparable."""
     panels = comparison.panels
     keys = {key.partition(".")[0] for panel in panels for key in panel.setting}
-    if len(panels) == 1 or len({panel.budget for panel in panels}) > 1 or keys & OF_THE_TASK:
+    if len(panels) == 1 or len({panel.budget for panel in panels}) > 1 or keys & {*SHARED, "text"}:
         return ""
     best: dict[str, tuple[float, str]] = {}
     for panel in panels:
@@ -160,6 +158,11 @@ def _over_settings(scheme: str, arms: Sequence[Arm]) -> str:
     return f"{scheme} is {counts} of {len(arms)} settings{fewer}{diverged}"
 
 
+def at(panel: Panel) -> str:
+    """What begins a paragraph on one of several settings."""
+    return f"At {panel.title}: " if panel.title else ""
+
+
 def heads(panel: Panel) -> str:
     """When the loss falls below the n-gram baseline, and the scores at the end."""
     assert panel.heads is not None
@@ -168,12 +171,12 @@ def heads(panel: Panel) -> str:
     sentence = f"Previous-token score of the best head at the end: {scores}."
     if ngram is None:
         return sentence
-    falls = ", ".join(f"{row.scheme} {_at(row.dropped)}" for row in rows if row.dropped)
+    falls = ", ".join(f"{row.scheme} {_step(row.dropped)}" for row in rows if row.dropped)
     below = f"{DROPPED} below the {ngram.loss:.2f} nats of the {ngram.order} model"
     return f"Steps until the loss is {below}: {falls}. {sentence}"
 
 
-def _at(estimate: Estimate) -> str:
+def _step(estimate: Estimate) -> str:
     return "not at all" if estimate.missed == estimate.seeds else formatting.steps(estimate)
 
 

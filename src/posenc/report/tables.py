@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from posenc.analysis.attention_heads import DROPPED, SCORES
+from posenc.analysis.attention_heads import DROPPED
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.extrapolation import Extrapolation
 from posenc.analysis.published import PUBLISHED, Reproduction
+from posenc.analysis.runs import SCORES
 from posenc.analysis.sweep import Sweep
 from posenc.report import formatting, sentences
 from posenc.report.formatting import interval, share, times
@@ -19,8 +20,8 @@ class Table:
     """Rows of text; a cell may have several lines. A row with an empty first cell belongs to the one above.
 
     Attributes:
-        caption: shown above the table on the web page.
-        title: shown above it on the terminal.
+        caption: the long text above it, on web pages and in README.md.
+        title: the short one, on the terminal.
     """
 
     head: Sequence[str]
@@ -31,7 +32,8 @@ class Table:
 
 def markdown(table: Table) -> str:
     """The table in Markdown, without title and caption."""
-    lines = [f"| {' | '.join(row)} |".replace("\n", "<br>") for row in (table.head, *table.rows)]
+    cells = [[cell.replace("|", "\\|").replace("\n", "<br>") for cell in row] for row in (table.head, *table.rows)]
+    lines = [f"| {' | '.join(row)} |" for row in cells]
     return "\n".join([lines[0], "|---" * len(table.head) + "|", *lines[1:]])
 
 

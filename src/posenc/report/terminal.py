@@ -53,7 +53,7 @@ def _console(width: int) -> Any:
         def on_broken_pipe(self) -> None:
             raise  # noqa: PLE0704  called while the error is handled; rich would exit without a word
 
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else width)
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else width)
 
 
 def _say(console: Any, text: str, style: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -129,3 +130,8 @@ LOGGED_AS = {metric.name: metric.logged_as for metric in LOGGED}
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*LOGGED, *DERIVED)}
 COLUMNS = tuple(metric.name for metric in LOGGED)
+
+
+def as_logged(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of metrics.csv under the names of W&B and TensorBoard."""
+    return {LOGGED_AS.get(column, column): value for column, value in row.items()}

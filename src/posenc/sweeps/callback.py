@@ -10,101 +10,33 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.command_line import broken_pipe, explain, one_sentence_errors
+from posenc.config.command_line import one_sentence_errors
 from posenc.config.overrides import overrides_of, values_of
-from posenc.config.secrets import presentable
-from posenc.distributed import first_to_report
-from posenc.errors import FAILED, RunError, Stopped, UserError
-from posenc.storage import checkpoint_files
+from posenc.errors import FAILED, Stopped, UserError
 from posenc.storage.atomic import PARTIAL, atomic_write
-from posenc.storage.csv_files import read_numbers
-from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, not_tried_again, unfinished_jobs
+from posenc.storage.failed_jobs import FAILED_JOBS, not_tried_again, unfinished_jobs
 from posenc.storage.reading import read_text
-from posenc.storage.run_directory import HOLDER, find_run
-from posenc.sweeps.jobs import SWEPT_KEYS, job_name
-
-FAILURES_FILE = "POSENC_FAILED_JOBS"
-"""Environment variable with the file in which the jobs of a sweep record failures."""
+from posenc.storage.run_directory import HOLDER
+from posenc.sweeps.failures import FAILURES_FILE
+from posenc.sweeps.jobs import SWEPT_KEYS
 
 JOB_COUNT = "POSENC_SWEEP_JOBS"
 """Environment variable with the number of jobs of a sweep."""
-
-
-@contextmanager
-def failures_recorded(cfg: DictConfig) -> Iterator[None]:
-    """Context for a job of a sweep: prints and records an error, so that the sweep continues with the next job.
-
-    Failures are recorded in a file, since jobs may run in other processes or on other machines.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        raise broken_pipe() from None  # the next job could not print either
-    except Exception as error:
-        expected = isinstance(error, UserError | RunError | OmegaConfBaseException)
-        sentence = explain(error, (), None) if expected else f"{type(error).__name__}: {error}"
-        if not expected:
-            traceback.print_exc()
-        if not first_to_report(sentence, FAILED):
-            return  # another rank has recorded it
-        record_failure(job_name(HydraConfig.get().overrides.task), sentence, unfinished_run(cfg))
-
-
-def unfinished_run(cfg: DictConfig) -> Path | None:
-    """The directory of the run that a failed job was to train; None if it has none."""
-    with suppress(OmegaConfBaseException):  # an invalid configuration has no run
-        run = find_run(cfg)
-        if run and not (run / "summary.json").exists():  # else of another text, or trained before `rerun=true`
-            return run
-    return None
-
-
-def diverged(cfg: DictConfig) -> bool:
-    """Whether the run of a failed job has diverged."""
-    if run := unfinished_run(cfg):
-        with suppress(UserError):
-            return any(math.isnan(row.get("val_loss", 0.0)) for row in read_numbers(run / "metrics.csv"))
-    return False
-
-
-def record_failure(job: str, error: str, run: Path | None = None) -> None:
-    """Print that a job, named by its overrides, failed, and record it in the file that FAILURES_FILE names.
-
-    Args:
-        run: its run directory, which another process may be training.
-    """
-    job, error = presentable(job), presentable(error)
-    print(f"{job} failed: {error}", file=sys.stderr, flush=True)
-    file = Path(os.environ[FAILURES_FILE])
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as stream:
-        stream.write(failed_job(job, error, run, file.parent))
-
-
-def progress(cfg: DictConfig) -> str:
-    """Description of the progress of a job, given by its configuration with Hydra's part."""
-    run = find_run(cfg)
-    if run is None:
-        return "its run had not started"
-    newest = next(iter(checkpoint_files.newest_first(run / "checkpoints")), None)
-    return f"{run} is saved up to step {checkpoint_files.step(newest) if newest else 0}"
 
 
 SAVING = 70.0
 """Seconds that runs in processes of this one have to save their state after Ctrl-C: more than they wait for a step."""
 
 
-class Comparison(Callback):
+class SweepCallback(Callback):
     """Hydra callback: prints the progress of a sweep, and compares its runs at the end.
 
     Exits with code 1 if a job failed, 2 if there is nothing to compare.
@@ -139,9 +71,11 @@ class Comparison(Callback):
         failures = _publish(own, self.start, over=True)
         untrained = failures and not any(folder.glob("*/seed*"))
         code = 0 if untrained else _exit_code(lambda: _compare(folder))
-        failed = _exit_code(lambda: _show_failed(unfinished_jobs(failures, folder), config.rerun))
-        if code or failed:
-            sys.exit(FAILED if failed else code)
+        if failed := unfinished_jobs(failures, folder):
+            _exit_code(lambda: _show_failed(failed, config.rerun))
+            code = FAILED
+        if code:
+            sys.exit(code)
 
 
 def _exit_code(step: Callable[[], None]) -> int:
@@ -176,7 +110,8 @@ def _publish(own: Path, start: float, over: bool = False) -> str:
 
     Of those from before its start, the ones of jobs that it has tried again are deleted: all of them once it is over.
     """
-    failures, of_folder = own.read_text(errors="replace") if own.exists() else "", own.with_name(FAILED_JOBS)
+    of_folder = own.with_name(FAILED_JOBS)
+    failures = own.read_text(errors="replace") if own.exists() else ""
     if of_folder.exists() and of_folder.stat().st_mtime < start:
         kept = "" if over else not_tried_again(of_folder.read_text(errors="replace"), failures)
         if kept:
@@ -191,7 +126,7 @@ def _publish(own: Path, start: float, over: bool = False) -> str:
 
 
 def _show_failed(failed: Sequence[Mapping[str, str]], rerun: bool) -> None:
-    """Print the failed jobs again, and exit if there are any.
+    """Print the failed jobs again.
 
     With `rerun=true` the same command would train the finished runs again, too.
     """
@@ -200,8 +135,6 @@ def _show_failed(failed: Sequence[Mapping[str, str]], rerun: bool) -> None:
     resumable = any(job["run"] for job in failed)  # without a run the configuration may be invalid, as it will be again
     if resumable and not rerun:
         print("The same command tries the missing runs again.", file=sys.stderr)
-    if failed:
-        sys.exit(FAILED)
 
 
 def _wait_for_saving(folder: Path, rerun: bool) -> None:

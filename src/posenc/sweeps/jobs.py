@@ -40,22 +40,22 @@ def check_jobs(configurations: Iterable[DictConfig], name: str) -> None:
     Raises:
         UserError: on the first job that cannot be trained, or not into the folder of the others.
     """
-    tried: set[str] = set()
-    names: list[str] = []
+    first, tried = "", set[str]()
     for config in configurations:
         values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         settings = check(values)
-        if settings.name not in names:
-            names.append(settings.name)
-            check_writable(f"runs={settings.runs}", Path(settings.runs) / settings.name)
-        if len(names) > 1:
-            raise UserError(f"the runs would be named {' and '.join(names)}: set name=, to compare them in one folder")
+        if not first:
+            first = settings.name
+            check_writable(f"runs={settings.runs}", Path(settings.runs) / first)
+        if settings.name != first:
+            both = f"{first} and {settings.name}"
+            raise UserError(f"the runs would be named {both}: set name=, to compare them in one folder")
         what = json.dumps({**values, "seed": None}, sort_keys=True)
         if what not in tried:
             tried.add(what)
             _build(values)
-    if names != [name]:  # of runs whose text is swept
-        raise UserError(f"the runs would be named {names[0]}, but compared in {name}: set name=")
+    if first != name:  # of runs whose text is swept
+        raise UserError(f"the runs would be named {first}, but compared in {name}: set name=")
 
 
 def jobs_of(arguments: Sequence[str], conf: Path) -> tuple[Iterator[DictConfig], str]:

@@ -1,19 +1,20 @@
 """Access to W&B's server and local service with timeouts."""
 
+import logging
 import os
 import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from http.client import HTTPException
+from logging.handlers import BufferingHandler
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from posenc.compat import wandb_service
-from posenc.storage.metrics import LOGGED_AS
 
 _T = TypeVar("_T")
 
@@ -22,33 +23,6 @@ TIMEOUT = 60.0
 
 GRACE = 3.0
 """Seconds that W&B's service has to exit before it is killed."""
-
-
-def to_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of metrics.csv under W&B's names."""
-    return {LOGGED_AS.get(column, column): value for column, value in row.items()}
-
-
-def from_wandb(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row from W&B with the names of metrics.csv, which runs of earlier versions also use there."""
-    columns = {name: column for column, name in LOGGED_AS.items()}
-    return {columns.get(name, name): value for name, value in row.items()}
-
-
-class Warnings(list[str]):
-    """Collects W&B's warnings instead of printing them."""
-
-    def __bool__(self) -> bool:
-        """W&B ignores a logger that is falsy, as an empty list would be."""
-        return True
-
-    def info(self, message: str) -> None:
-        """Ignored."""
-
-    def warning(self, message: str) -> None:
-        self.append(message)
-
-    error = warning
 
 
 def load() -> Any:
@@ -64,13 +38,14 @@ def load() -> Any:
     return wandb
 
 
-def listen(wandb: Any) -> Warnings:
+def listen(wandb: Any) -> list[logging.LogRecord]:
     """Start W&B's service, and collect its warnings instead of printing them."""
-    warnings = Warnings()
+    kept, logger = BufferingHandler(capacity=2**20), logging.Logger("wandb", logging.WARNING)
+    logger.addHandler(kept)
     quiet = wandb.Settings(silent=True)
     wandb.setup(quiet)
-    wandb.termsetup(quiet, warnings)
-    return warnings
+    wandb.termsetup(quiet, logger)
+    return kept.buffer
 
 
 def reach(wandb: Any, timeout: float) -> None:

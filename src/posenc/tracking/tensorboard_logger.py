@@ -7,9 +7,9 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 from posenc.storage.csv_files import read_numbers
+from posenc.storage.metrics import as_logged
 from posenc.storage.resource_errors import disk_errors
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking.client import to_wandb
 from posenc.tracking.logger import Logger
 
 
@@ -26,7 +26,7 @@ class TensorBoard(Logger):
         with disk_errors(self.folder):
             for one in new or [dict(row)]:
                 step = int(one["step"])
-                for name, value in to_wandb(one).items():
+                for name, value in as_logged(one).items():
                     if name != "step":
                         self._from(step).add_scalar(name, value, step)
 

@@ -17,12 +17,13 @@ from posenc.config.secrets import redact
 from posenc.errors import first_line
 from posenc.storage.checkpoint_files import newest_first
 from posenc.storage.csv_files import read_numbers
+from posenc.storage.metrics import as_logged
 from posenc.storage.run_directory import RunDirectory
-from posenc.tracking.client import listen, load, reach, shut_down, to_wandb, within
+from posenc.tracking.client import listen, load, reach, shut_down, within
 from posenc.tracking.logger import Logger
 
-CURVES = ("metrics.csv", "attention.csv", "config.yaml", "summary.json")
-"""Files of an artifact in addition to the checkpoints."""
+ARTIFACT_FILES = ("metrics.csv", "attention.csv", "config.yaml", "tokenizer.json", "summary.json")
+"""Files of an artifact in addition to the checkpoints; only a trained tokenizer has one."""
 
 FAILED_UPLOAD = 2.0
 """Seconds to wait for the upload if the run was stopped or failed."""
@@ -49,6 +50,7 @@ class WeightsAndBiases(Logger):
         directory: the run directory, with the curve so far.
         settings: arguments of `wandb.init`.
         timeout, upload, artifact: as in conf/logger/wandb.yaml.
+        why: the reason for being offline, in brackets.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class WeightsAndBiases(Logger):
         timeout: float,
         upload: float,
         artifact: bool,
+        why: str = "",
     ) -> None:
         self.wandb, self.directory, self.upload, self.wants_best = wandb, directory, upload, artifact
         self.logged = NO_STEP if mode == "online" else _last_step(directory.path)
@@ -68,12 +71,14 @@ class WeightsAndBiases(Logger):
         if mode == "online":
             self.logged = run.step - 1  # the server knows where a resumed run continues
             print(f"W&B: {run.url}", flush=True)
-        self.files = os.path.relpath(os.path.dirname(run.dir))
+        files = os.path.relpath(os.path.dirname(run.dir))
         # A resumed run has one segment per session, and all of them must be synced; online ones may be incomplete.
-        sessions = f"{shlex.quote(os.path.dirname(self.files))}/*run-*-{run.id}"
+        sessions = f"{shlex.quote(os.path.dirname(files))}/*run-*-{run.id}"
         been_online = any(directory.path.glob(f"wandb/run-*-{run.id}"))
         self.sync = f"wandb sync {'--no-skip-online ' if been_online else ''}{sessions}"
-        self.hint = ""
+        view = f"wandb leet {shlex.quote(files)}"
+        offline = f"W&B is offline{why}: view this run with `{view}`, upload it with `{self.sync}`."
+        self.hint = offline if run.offline else ""
         self._healthy, self._caught_up = True, False
 
     def log_metrics(self, row: Mapping[str, float]) -> None:
@@ -97,7 +102,7 @@ class WeightsAndBiases(Logger):
     def _log(self, row: Mapping[str, float]) -> None:
         step = int(row["step"])
         if step > self.logged:
-            self._attempt(lambda: self.run.log(to_wandb(row), step=step, commit=True))
+            self._attempt(lambda: self.run.log(as_logged(row), step=step, commit=True))
 
     def finish(self, sample: str, summary: Mapping[str, Any]) -> None:
         """Log the sample and the full summary, from which a report can be created."""
@@ -110,7 +115,8 @@ class WeightsAndBiases(Logger):
 
     def _upload_files(self) -> None:
         artifact = self.wandb.Artifact(f"run-{self.run.id}", type="model")
-        for file in (*newest_first(self.directory.checkpoints)[:1], *map(self.directory.path.joinpath, CURVES)):
+        others = filter(Path.exists, map(self.directory.path.joinpath, ARTIFACT_FILES))
+        for file in (*newest_first(self.directory.checkpoints)[:1], *others):
             artifact.add_file(str(file))
         for file in newest_first(self.directory.best):
             artifact.add_file(str(file), name=f"best/{file.name}")
@@ -120,7 +126,7 @@ class WeightsAndBiases(Logger):
         """Finish the run within a time limit and shut down the service, so that it does not delay the exit."""
         limit = FAILED_UPLOAD if failed else self.upload
         self._attempt(lambda: within(limit, lambda: self.run.finish(exit_code=int(failed))))
-        if any("wandb sync" in warning for warning in self.warnings):
+        if any("wandb sync" in warning.getMessage() for warning in self.warnings):
             self._give_up("the upload is incomplete")
         if self._healthy and self.hint:
             print(self.hint, flush=True)
@@ -176,17 +182,13 @@ def start(
             except Exception as error:  # no network error may stop the run
                 mode, why = "offline", f" ({_reason(error)})"
                 shut_down(wandb)
-        logger = WeightsAndBiases(wandb, mode, *options)
+        return WeightsAndBiases(wandb, mode, *options, why)
     except BaseException as error:
         shut_down(wandb)
         if not isinstance(error, Exception):  # stopped by a signal
             raise
         _print_unavailable(f"cannot be used ({_reason(error)})")
         return Logger()
-    if logger.run.offline:
-        view = f"wandb leet {shlex.quote(logger.files)}"
-        logger.hint = f"W&B is offline{why}: view this run with `{view}`, upload it with `{logger.sync}`."
-    return logger
 
 
 def _new_run(wandb: Any, mode: str, settings: Mapping[str, Any], timeout: float) -> Any:

@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 from posenc.analysis.claim_map import ARM, BASELINE, Point, compared, from_reversal
 from posenc.analysis.results import Result
 from posenc.report import formatting
-from posenc.report.figures import DASHES, STYLE, label
+from posenc.report.figures import STYLE, label, legend
 from posenc.report.looks import looks, titled
 
 
@@ -32,13 +32,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     near = compared(points)
     enlarged = 1 < len(near) < len(points)
     tokens = {point.tokens for point in near}
-    later = set(from_reversal(points))
-    others = dict.fromkeys(itertools.chain(*alternatives.values()))  # a run may have several names
-    beside = [
-        run
-        for run in others
-        if run.pos in (ARM, BASELINE) and run.tokens not in later and (run.tokens in tokens or not enlarged)
-    ]
+    hollow = [run for run in _hollow(alternatives, points) if run.tokens in tokens or not enlarged]
     fig = Figure(figsize=(8, 4.4), layout="constrained")
     drawn = fig.subplots(1, 1 + enlarged, squeeze=False)[0]
     closest = drawn[-1]
@@ -46,14 +40,14 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
         _runs(axes, results)
         over_budgets(axes, {result.tokens for result in results})
         axes.set_xlabel("million training tokens of the run")
-    _beside(closest, beside, {result.seed for result in results})
+    _beside(closest, hollow, {result.seed for result in results})
     several = [point for point in (near if enlarged else points) if point.advantage.seeds > 1]
     arrows = [point for point in several if point.has_ratio and min(point.by_seed.values()) > 1]
     for point in arrows:
         _arrow(closest, point)
     _bigram(drawn[0], results)
     if enlarged:
-        shown = [result for result in (*results, *beside) if result.tokens in tokens]
+        shown = [result for result in (*results, *hollow) if result.tokens in tokens]
         _enlarge(closest, shown, arrows)
         (left, right), (low, high) = closest.get_xlim(), closest.get_ylim()
         right = min(right, drawn[0].get_xlim()[1])
@@ -64,10 +58,14 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     if arrows:
         title.append(f"arrows: how many times fewer tokens {titled(ARM)} needs for the same loss")
     fig.suptitle("\n".join(title), fontsize=10)
-    tight = {"columnspacing": 1, "handlelength": 2.2, "handletextpad": 0.5}
-    entries = closest.get_legend_handles_labels()
-    fig.legend(*entries, loc="outside lower center", ncols=3, frameon=False, fontsize=9, **tight)
+    legend(fig, 3, fontsize=9, columnspacing=1, handlelength=2.2, handletextpad=0.5)
     return fig
+
+
+def _hollow(alternatives: Mapping[str, Sequence[Result]], points: Sequence[Point]) -> list[Result]:
+    """The alternatives' runs of both arms, each once though it may have several names, before the reversal."""
+    runs, later = dict.fromkeys(itertools.chain(*alternatives.values())), from_reversal(points)
+    return [run for run in runs if run.pos in (ARM, BASELINE) and run.tokens not in later]
 
 
 def over_budgets(axes: Any, budgets: set[int]) -> None:
@@ -95,7 +93,7 @@ def _runs(axes: Any, results: Sequence[Result]) -> None:
             if result.pos == pos:
                 by_budget.setdefault(result.tokens, []).append(result.val_loss)
         medians = [statistics.median(found) for found in by_budget.values()]
-        line = {"color": look[pos].colour, "linestyle": DASHES[look[pos].dash], "linewidth": 1.6}
+        line = {"color": look[pos].colour, "linestyle": look[pos].linestyle, "linewidth": 1.6}
         axes.plot([*by_budget], medians, label=titled(pos), **line)
         for tokens, found in by_budget.items():
             dot = {"markersize": 5, "alpha": 0.65, "markeredgewidth": 0}

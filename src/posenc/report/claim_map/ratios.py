@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 from posenc.analysis.claim_map import ARM, BASELINE, Point, tokens_to
 from posenc.report import formatting
 from posenc.report.claim_map.losses import over_budgets
-from posenc.report.figures import DASHES, STYLE, label
+from posenc.report.figures import STYLE, label
 from posenc.report.looks import looks, titled
 
 PUBLISHED_RATIOS = {
@@ -89,7 +89,7 @@ def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence
     for place, (pos, points) in enumerate(others.items()):
         beside = axes.transData + ScaledTranslation(3 * (place - middle) / 72, 0, axes.figure.dpi_scale_trans)
         style = {"color": look[pos].colour, "fillstyle": "none", "markersize": 5, "zorder": 3, "transform": beside}
-        line = {"linestyle": DASHES[look[pos].dash], "linewidth": 1, "marker": markers[pos]}
+        line = {"linestyle": look[pos].linestyle, "linewidth": 1, "marker": markers[pos]}
         _line(axes, points, f"against {titled(pos)}", **line, **style)
         for point in points:
             for at, marker in _bounds(point):

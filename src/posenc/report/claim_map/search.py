@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from posenc.analysis.search import Trial, expected_best
 from posenc.report import formatting
-from posenc.report.figures import DASHES, STYLE, label, legend
+from posenc.report.figures import STYLE, label, legend
 from posenc.report.looks import looks, titled
 from posenc.report.tables import Table, markdown
 
@@ -38,12 +38,11 @@ def figure(search: Search, tokens: int, chosen: Set[Choice]) -> Figure:
     fig = Figure(figsize=(8, 4), layout="constrained")
     axes = fig.subplots()
     best = {pos: expected_best([trial.loss for trial in trials]) for pos, trials in search.items()}
-    quartiles = [float(np.percentile([trial.loss for trial in trials], 75)) for trials in search.values()]
-    low, top = min(losses[-1] for losses in best.values()), max(quartiles + [losses[0] for losses in best.values()])
+    low, top = _limits(search, best)
     margin = 0.06 * (top - low) + 0.001
     for pos, trials in search.items():
         color, losses = look[pos].colour, [trial.loss for trial in trials]
-        line = {"color": color, "linestyle": DASHES[look[pos].dash], "marker": "o", "markersize": 4}
+        line = {"color": color, "linestyle": look[pos].linestyle, "marker": "o", "markersize": 4}
         axes.plot(range(1, len(trials) + 1), best[pos], label=titled(pos), **line)
         axes.plot([1] * len(trials), losses, "_", color=color, markersize=12)
         used = [trial.loss for trial in trials if (pos, trial.lr, trial.scale, trial.base) in chosen]
@@ -65,6 +64,12 @@ def figure(search: Search, tokens: int, chosen: Set[Choice]) -> Figure:
     axes.set_ylabel("validation loss, nats per token")
     legend(fig, 4, fontsize=9)
     return fig
+
+
+def _limits(search: Search, best: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """The lowest expected best, and the highest of the means and upper quartiles of the arms' trials."""
+    quartiles = [float(np.percentile([trial.loss for trial in trials], 75)) for trials in search.values()]
+    return min(losses[-1] for losses in best.values()), max(quartiles + [losses[0] for losses in best.values()])
 
 
 def table(search: Search) -> str:

@@ -35,7 +35,7 @@ def on_test_split(points: Mapping[str, Sequence[tuple[Point, Point]]], unit: int
         unit: tokens in a unit of budget.
     """
     rows = [
-        (name, f"{test.tokens / unit:g}", *_cells(test, unit), ratio(valid, unit))
+        (name, f"{test.tokens / unit:g}", *_cells(test, unit), fewer_tokens(valid, unit))
         for name, of_name in points.items()
         for test, valid in of_name
     ]
@@ -60,7 +60,7 @@ def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]
 
 def _cells(point: Point, unit: int) -> tuple[str, ...]:
     """The cells under HEAD."""
-    fewer = ratio(point, unit) + (" (plateau)" if point.plateau else "")
+    fewer = fewer_tokens(point, unit) + (" (plateau)" if point.plateau else "")
     own = f"{statistics.fmean(point.arm_losses.values()):.3f}" if point.arm_losses else ""
     gap = f"{point.gap.value:z.3f}{formatting.bounds(point.gap, '{:z.3f}'.format)}" if point.gap else ""
     return (f"{point.tokens:,}", _range(point.baseline_losses), own, gap, fewer)
@@ -132,7 +132,7 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
         behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
         cells.append(formatting.difference(mean(behind)) if pos != ARM and behind else "")
         fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]
-        cells.append(ratio(fewer[0], unit) if fewer else "")
+        cells.append(fewer_tokens(fewer[0], unit) if fewer else "")
         rows.append((loss.value, cells))
     head = ("scheme", "family", "learning rate", "seeds", "final loss", "minus RoPE's, paired")
     return markdown(Table((*head, "times fewer tokens RoPE needs"), [cells for _, cells in sorted(rows)]))
@@ -140,11 +140,11 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
 
 def _range(losses: Mapping[int, float]) -> str:
     """The mean over seeds, and the lowest and highest."""
-    mean, low, high = statistics.fmean(losses.values()), min(losses.values()), max(losses.values())
-    return f"{mean:.3f} ({low:.3f} to {high:.3f})" if len(losses) > 1 else f"{mean:.3f}"
+    middle, low, high = statistics.fmean(losses.values()), min(losses.values()), max(losses.values())
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})" if len(losses) > 1 else f"{middle:.3f}"
 
 
-def ratio(point: Point, unit: int) -> str:
+def fewer_tokens(point: Point, unit: int) -> str:
     """N as text: its mean and interval, or each seed's where one of them has none.
 
     Args:

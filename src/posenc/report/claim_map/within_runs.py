@@ -14,7 +14,7 @@ from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.results import CurveRow, by_arm, losses_by_seed
 from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.report import formatting
-from posenc.report.figures import DASHES, STYLE, legend
+from posenc.report.figures import STYLE, legend
 from posenc.report.looks import looks, titled
 
 START = 1 / 8
@@ -94,7 +94,7 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
         apart = [curves.minus(rope, seed) for seed in sorted(curves.by_seed.keys() & rope.by_seed)]
         over = f"{'mean over ' if pos == ARM else ''}{formatting.seeds(len(apart))}"
         name = f"{curves.name(pos, pos == ARM and several_bases)}, {over}"
-        style = next(styles) if pos == ARM else DASHES[look[pos].dash]
+        style = next(styles) if pos == ARM else look[pos].linestyle
         line = {"color": look[pos].colour, "linestyle": style, "linewidth": 1.3}
         for one in [_mean(apart)] if pos == ARM else apart:
             axes.plot([at / 1e6 for at in one], [*one.values()], label=name, **line)
