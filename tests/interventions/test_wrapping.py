@@ -115,5 +115,5 @@ def test_smeared_embeddings_are_multiplied_as_the_scheme_multiplies_tokens():
 
 @pytest.mark.parametrize("hook", ["rotate", "bias", "content_bias"])
 def test_a_hook_of_attention_that_an_intervention_would_override_in_vain_is_refused(hook):
-    with pytest.raises(TypeError, match=f"^Mine.{hook} would never be called: override rotate_around, bias_around or"):
+    with pytest.raises(TypeError, match=f"^Mine.{hook} would never be called: override layer_rotate, layer_bias or"):
         type("Mine", (Intervention,), {hook: lambda *_: None})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.model import Linear, Transformer
 from posenc.model.attention import PositionContext
-from posenc.model.linear_attention import EPSILON, KERNELS, Favor, prefix_sums
+from posenc.model.linear_attention import EPSILON, KERNELS, Favor, causal_products
 from posenc.positions import Learned, PositionScheme, Rotary
 from posenc.positions.cumulative import cumulative
 from tests.model.dispatched import Dispatched
@@ -35,9 +35,9 @@ def inputs(length: int, groups: int = HEADS) -> tuple[Tensor, Tensor, Tensor]:
 
 @given(length=st.integers(1, 70), chunk=st.integers(1, 80), seed=st.integers(0, 99))
 @settings(deadline=None, max_examples=40)
-def test_the_chunked_prefix_sums_are_those_of_the_quadratic_form(length, chunk, seed):
+def test_the_chunked_causal_products_are_those_of_the_quadratic_form(length, chunk, seed):
     q, k, v = (drawn(2, 2, length, size, seed=seed + size).double() for size in (5, 5, 3))
-    assert torch.allclose(prefix_sums(q, k, v, chunk), (q @ k.mT).tril() @ v, atol=1e-9)
+    assert torch.allclose(causal_products(q, k, v, chunk), (q @ k.mT).tril() @ v, atol=1e-9)
     assert torch.allclose(cumulative(k, chunk), k.cumsum(-2), atol=1e-9)
 
 
@@ -48,7 +48,7 @@ def test_the_output_is_what_the_weights_say(kernel, causal, groups):
     op, scheme, positions = attention(kernel, features=2, chunk=4), Rotary(SIZE), torch.arange(19)
     q, k, v = inputs(19, groups)
     out = op(q, k, v, PositionContext(scheme, positions, None), causal)
-    weights = op.matrix(q, k, PositionContext(scheme, positions, None), causal)
+    weights = op.weights(q, k, PositionContext(scheme, positions, None), causal)
     assert torch.allclose(out, weights @ v.expand(-1, HEADS, -1, -1), atol=1e-5)
 
 
@@ -217,7 +217,7 @@ def test_turning_the_numerator_does_not_make_outputs_run_away(kernel, size):
 def test_attention_probs_of_negative_products_are_nonnegative_and_sum_to_one():
     q, k, _ = inputs(12)
     places = PositionContext(Rotary(SIZE), torch.arange(12), None)
-    weights, matrix = attention().attention_probs(q, k, places, True), attention().matrix(q, k, places, True)
+    weights, matrix = attention().attention_probs(q, k, places, True), attention().weights(q, k, places, True)
     assert matrix.min() < 0
     assert weights.min() >= 0
     assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)

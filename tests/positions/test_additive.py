@@ -66,5 +66,5 @@ def test_a_multiplier_of_the_tokens_that_is_not_positive_is_refused(tokens):
 
 @pytest.mark.parametrize(("context", "width"), [(0, 8), (8, 0)])
 def test_a_table_without_rows_or_columns_is_refused(context, width):
-    with pytest.raises(ValueError, match=f"context={context} and width={width} must both be at least 1"):
+    with pytest.raises(ValueError, match="=0 must be at least 1"):
         Learned(context, width)

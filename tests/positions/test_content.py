@@ -50,7 +50,7 @@ def test_attention_is_softmax_of_the_logits_with_that_bias(dtype, kv_heads):
     context = PositionContext(scheme.layer(0), POSITIONS, None)
     q, k, v = (
         part.unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2).double().expand(-1, HEADS, -1, -1)
-        for part in attention.qkv(x).split(attention.sizes, -1)
+        for part in attention.qkv(x).split(attention.qkv_sizes, -1)
     )
     gate = scheme.layer(0)
     probs = (q @ k.mT * (WIDTH // HEADS) ** -0.5 + formula(gate.weight, gate.shift, x)).softmax(-1)

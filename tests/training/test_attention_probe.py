@@ -95,7 +95,7 @@ def test_attention_by_plain_products_is_torch_s_own(monkeypatch):
     tokens = torch.randint(50, (4, 64), generator=torch.Generator().manual_seed(0))
     results = []
     for slow in (True, False):
-        monkeypatch.setattr(attention, "_fused_is_slow", lambda *_, slow=slow: slow)
+        monkeypatch.setattr(attention, "_use_blockwise", lambda *_, slow=slow: slow)
         model.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = F.cross_entropy(model(tokens).flatten(0, 1).float(), tokens.flatten())

@@ -34,8 +34,9 @@ class Copying:
         new, seen: on the validation windows, for targets whose ORDER preceding tokens have not occurred before in the
             window, and for the others.
         share: that of `seen` among all targets.
-        own, foreign: on the targets in the last quarter of the validation windows, as they are, and with all but the
-            last eighth of a window before that quarter replaced by the text of a window half of the split away.
+        own, foreign: on the targets in the last quarter of the validation windows. `own`: the windows as they are.
+            `foreign`: a window keeps the eighth before that quarter; everything earlier is the text of a window half of
+            the split away.
     """
 
     first: float

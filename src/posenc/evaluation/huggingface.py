@@ -17,9 +17,7 @@ from posenc.evaluation.load import Trained
 from posenc.interventions.base import Intervention
 from posenc.positions import Learned, PositionScheme, Rotary, Sinusoidal, permute_layout
 
-Weights = dict[str, Tensor]
-
-POSITIONS = {PositionScheme: "none", Learned: "learned", Sinusoidal: "sinusoidal", Rotary: "rope"}
+POS_CHOICES = {PositionScheme: "none", Learned: "learned", Sinusoidal: "sinusoidal", Rotary: "rope"}
 """Classes of position schemes, and their choice of `pos`."""
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "swiglu": "silu"}
@@ -37,7 +35,7 @@ class Architecture:
 
 
 @torch.no_grad()
-def convert(trained: Trained) -> tuple[dict[str, Any], Weights]:
+def convert(trained: Trained) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The config.json and the weights of a run's model, in an architecture with the same logits.
 
     Raises:
@@ -79,7 +77,7 @@ def _features(trained: Trained) -> dict[str, Any]:
         "objective": type(trained.objective).__name__.lower(),
         "attention": type(_first_layer(trained).attention.op).__name__.lower(),
         "intervention": " ".join(interventions) or "none",
-        "pos": POSITIONS.get(type(scheme), type(scheme).__name__),
+        "pos": POS_CHOICES.get(type(scheme), type(scheme).__name__),
         "pos.fraction": rotated / head_dim,
         "pos.layout": "half" if rotated == head_dim else scheme.layout,  # a fully rotated head can be permuted
         "pos.tokens": getattr(scheme, "tokens", 1.0),
@@ -105,15 +103,14 @@ def _gpt2_config(trained: Trained) -> dict[str, Any]:
     }
 
 
-def _shape(trained: Trained) -> dict[str, Any]:
+def _rotary_config(trained: Trained) -> dict[str, Any]:
     """The part of config.json shared by Llama and GPT-NeoX."""
     model, family, scheme = trained.config["model"], trained.model.family, cast(Rotary, trained.model.scheme)
-    attention = _first_layer(trained).attention
     return {
         "hidden_size": model["width"],
         "num_hidden_layers": model["layers"],
         "num_attention_heads": model["heads"],
-        "num_key_value_heads": attention.sizes[1] // attention.head_dim,
+        "num_key_value_heads": family.num_kv_heads(model["heads"]),
         "intermediate_size": _first_layer(trained).feed_forward.down.in_features,
         "hidden_act": ACTIVATIONS[family.activation],
         "max_position_embeddings": trained.config["context"],
@@ -131,7 +128,7 @@ def _llama_config(trained: Trained) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        **_shape(trained),
+        **_rotary_config(trained),
         "mlp_bias": trained.model.family.bias == "all",
         "rms_norm_eps": 1e-5,
         "rope_theta": cast(Rotary, trained.model.scheme).base,
@@ -142,7 +139,7 @@ def _neox_config(trained: Trained) -> dict[str, Any]:
     return {
         "architectures": ["GPTNeoXForCausalLM"],
         "model_type": "gpt_neox",
-        **_shape(trained),
+        **_rotary_config(trained),
         "use_parallel_residual": trained.model.family.parallel,
         "rotary_emb_base": cast(Rotary, trained.model.scheme).base,
         "rotary_pct": _rotary_fraction(trained),
@@ -224,7 +221,7 @@ def _neox_weights(trained: Trained) -> Iterator[tuple[str, Tensor]]:
 
 def _projections(tensor: Tensor, scheme: Any, attention: Any) -> list[Tensor]:
     """Split a fused weight or bias into queries, keys and values, with channels in the layout `half`."""
-    q, k, v = tensor.split(attention.sizes)
+    q, k, v = tensor.split(attention.qkv_sizes)
     if scheme.layout == "half":
         return [q, k, v]
     return [*(permute_layout(part, part.shape[0] // attention.head_dim, "half") for part in (q, k)), v]

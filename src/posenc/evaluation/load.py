@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posenc.config.instantiate import build, build_model
+from posenc.config.schema import check_groups, check_settings
 from posenc.errors import UserError, printable
 from posenc.storage import checkpoint_files
 from posenc.storage.reading import read_mapping
@@ -43,8 +45,6 @@ class Trained:
         Raises:
             UserError: if the text cannot be read, or has changed.
         """
-        from posenc.config.instantiate import build
-        from posenc.config.schema import check_groups
         from posenc.data.prepare import open_split
 
         check_groups(self.config, ["data"])
@@ -100,8 +100,6 @@ def load(run: Path, step: int | None = None) -> Trained:
         raise UserError(f"its checkpoint of step {step}, the last, is missing or damaged")
     config = _configuration(run)
     weights = _weights(checkpoint, config["model"])
-    from posenc.config.instantiate import build, build_model
-
     tokenizer = build(config, "tokenizer")
     objective = build(config, "objective", vocab_size=tokenizer.vocab_size)
     tokenizer.load(run)
@@ -117,8 +115,6 @@ def _configuration(run: Path) -> dict[str, Any]:
     Raises:
         UserError: if it cannot be read, or does not describe a model that can be built here.
     """
-    from posenc.config.schema import check_groups, check_settings
-
     file = run / "config.yaml"
     config = read_mapping(file)
     if "intervention" not in config:
@@ -134,7 +130,11 @@ def _configuration(run: Path) -> dict[str, Any]:
 def _weights(checkpoint: Path, model: Mapping[str, Any]) -> dict[str, "Tensor"]:
     """The weights in a checkpoint, checked before the model is built: a forged number of layers could take hours."""
     weights = checkpoint_files.load(checkpoint).get("state_dict")
-    if not isinstance(weights, dict) or not all(map(_is_weight, weights.values())):
+    from torch import Tensor
+
+    if not isinstance(weights, dict) or not all(
+        isinstance(weight, Tensor) and not weight.is_complex() for weight in weights.values()
+    ):
         raise UserError(f"{checkpoint} is not a checkpoint of this program: it has no weights")
     layers, width = model["layers"], model["width"]
     # An expanded tensor has any number of elements in a file of a kilobyte, so that the tensors are counted, too.
@@ -143,14 +143,10 @@ def _weights(checkpoint: Path, model: Mapping[str, Any]) -> dict[str, "Tensor"]:
     return weights
 
 
-def _is_weight(value: Any) -> bool:
-    return hasattr(value, "is_complex") and not value.is_complex()
-
-
 def _load_weights(model: "Transformer", weights: Mapping[str, "Tensor"], checkpoint: Path) -> None:
     try:
         model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
     except (RuntimeError, AttributeError) as error:
         raise UserError(f"{checkpoint} does not match the model in config.yaml") from error
-    if not all(weight.isfinite().all() for weight in model.parameters()):
+    if not all(weight.isfinite().all() for weight in model.state_dict().values()):
         raise UserError(f"{checkpoint} has weights that are NaN or infinite")

@@ -10,10 +10,11 @@ from posenc.positions.base import LayerScheme, PositionScheme
 
 
 class Intervention(PositionScheme):
-    """Delegates the hooks of the model; those of attention through `layer`, never on the intervention itself.
+    """Wraps a scheme, and delegates to it what a subclass does not override.
 
-    Subclasses override `embed`, `encoding`, `layer`, `rotate_around` or `bias_around`; `check_effect` is of their own
-    arguments.
+    The model calls `embed`, `encoding`, `at_step` and `initialise` on the intervention, and the hooks of attention on
+    what its `layer` returns: an `InLayer`, which calls `layer_rotate` and `layer_bias` with the wrapped scheme of that
+    layer. `check_effect` checks the intervention's own arguments; that of the wrapped scheme is called separately.
 
     Args:
         scheme: the wrapped scheme, possibly another intervention.
@@ -23,7 +24,7 @@ class Intervention(PositionScheme):
         super().__init_subclass__()
         if unused := {"rotate", "bias", "content_bias"} & vars(cls).keys():
             raise TypeError(
-                f"{cls.__name__}.{min(unused)} would never be called: override rotate_around, bias_around or layer"
+                f"{cls.__name__}.{min(unused)} would never be called: override layer_rotate, layer_bias or layer"
             )
 
     def __init__(self, scheme: PositionScheme) -> None:
@@ -47,11 +48,11 @@ class Intervention(PositionScheme):
     def initialise(self, generator: torch.Generator | None = None) -> None:
         self.scheme.initialise(generator)
 
-    def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def layer_rotate(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """As `PositionScheme.rotate`, in a layer whose wrapped scheme is `inner`."""
         return inner.rotate(q, k, positions)
 
-    def bias_around(self, inner: LayerScheme, positions: Tensor) -> Tensor | None:
+    def layer_bias(self, inner: LayerScheme, positions: Tensor) -> Tensor | None:
         """As `PositionScheme.bias`, in a layer whose wrapped scheme is `inner`."""
         return inner.bias(positions)
 
@@ -67,10 +68,10 @@ class InLayer:
         return self.inner.parameters()
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.intervention.rotate_around(self.inner, q, k, positions)
+        return self.intervention.layer_rotate(self.inner, q, k, positions)
 
     def bias(self, positions: Tensor) -> Tensor | None:
-        return self.intervention.bias_around(self.inner, positions)
+        return self.intervention.layer_bias(self.inner, positions)
 
     def content_bias(self, x: Tensor, q: Tensor, k: Tensor, positions: Tensor) -> Tensor | None:
         return self.inner.content_bias(x, q, k, positions)

@@ -23,7 +23,7 @@ class Smear(Intervention):
         self.share = share
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return self.scheme.embed(x + self.share * F.pad(x, (0, 0, 1, 0))[..., :-1, :], positions)
+        return self.scheme.embed(x + self.share * F.pad(x, (0, 0, 1, -1)), positions)
 
 
 class FollowingAmplitude(Intervention):

@@ -69,9 +69,9 @@ class KeyShift(Intervention):
         super().__init__(scheme)
         self.fraction = fraction
 
-    def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def layer_rotate(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         kept = k.shape[-1] - max(1, round(self.fraction * k.shape[-1]))
-        shifted = F.pad(k[..., kept:], (0, 0, 1, 0))[..., :-1, :]  # zeros for the first token
+        shifted = F.pad(k[..., kept:], (0, 0, 1, -1))  # zeros for the first token
         return inner.rotate(q, torch.cat([k[..., :kept], shifted], dim=-1), positions)
 
 
@@ -99,6 +99,6 @@ class EncodingInQK(Intervention):
         limit = self.added.max_length
         self.max_length = limit if scheme.max_length is None else min(limit, scheme.max_length)
 
-    def rotate_around(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def layer_rotate(self, inner: LayerScheme, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         encoding = self.added.encoding(positions).to(q.dtype)
         return inner.rotate(q + encoding, k + encoding, positions)

@@ -70,7 +70,7 @@ class OffsetBias(Intervention):
     def layer(self, index: int) -> LayerScheme:
         return super().layer(index) if self.in_layers is None or index in self.in_layers else self.scheme.layer(index)
 
-    def bias_around(self, inner: LayerScheme, positions: Tensor) -> Tensor:
+    def layer_bias(self, inner: LayerScheme, positions: Tensor) -> Tensor:
         offset = relative_positions(positions)
         at_offsets = torch.stack([offset == target for target in self.offsets]).any(0)  # (T, T), query by key
         heads = torch.arange(self.heads, device=positions.device) < self.in_heads

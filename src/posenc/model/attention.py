@@ -72,8 +72,8 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim, self.causal, self.op = width // heads, causal, op or Softmax()
         kv_width = (num_kv_heads or heads) * self.head_dim
-        self.sizes = (width, kv_width, kv_width)
-        self.qkv = nn.Linear(width, sum(self.sizes), bias=bias)
+        self.qkv_sizes = (width, kv_width, kv_width)
+        self.qkv = nn.Linear(width, sum(self.qkv_sizes), bias=bias)
         self.out = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, context: PositionContext) -> Tensor:
@@ -97,7 +97,8 @@ class Attention(nn.Module):
 
     def _project(self, x: Tensor) -> list[Tensor]:
         """Queries (B, H, T, Dh), keys and values (B, G, T, Dh)."""
-        return [part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in self.qkv(x).split(self.sizes, -1)]
+        parts = self.qkv(x).split(self.qkv_sizes, -1)
+        return [part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in parts]
 
 
 class Softmax(nn.Module):
@@ -112,7 +113,7 @@ class Softmax(nn.Module):
         """See `AttentionOp`."""
         scale = 1 / math.sqrt(q.shape[-1])
         q, k, bias = _rotated(q, k, context)
-        if _fused_is_slow(q):
+        if _use_blockwise(q):
             return cpu_attention.attention(q, repeat_kv(k, q), repeat_kv(v, q), bias, causal, scale)
         grouped = k.shape[1] != q.shape[1]
         return F.scaled_dot_product_attention(
@@ -152,13 +153,14 @@ def repeat_kv(k: Tensor, q: Tensor) -> Tensor:
 
 
 MAX_PROBS = 2**28
-"""Attention probabilities per layer: half a gigabyte, or a quarter if causal."""
+"""Attention probabilities per layer: half a gigabyte in bfloat16; about half of that if causal, since blocks above
+the diagonal are not stored."""
 
 MAX_LENGTH = 1024
 """Length up to which ours beats torch's fused kernel in bf16 on a CPU. Causal, it takes half the time at 256."""
 
 
-def _fused_is_slow(q: Tensor) -> bool:
+def _use_blockwise(q: Tensor) -> bool:
     """Whether blockwise attention is faster than torch's kernel, and the probabilities it stores fit in memory."""
     batch, heads, length, _ = q.shape
     fits = batch * heads * length**2 <= MAX_PROBS

@@ -47,12 +47,6 @@ FEED_FORWARD: Mapping[str, Callable[[int, int, bool], nn.Module]] = {
     "swiglu": GatedFeedForward,
 }
 
-NORMS: Mapping[str, Callable[[int, bool], nn.Module]] = {
-    "layer": lambda width, bias: nn.LayerNorm(width, bias=bias),
-    "bare": lambda width, bias: nn.LayerNorm(width, elementwise_affine=False),  # noqa: ARG005
-    "rms": lambda width, bias: nn.RMSNorm(width, eps=1e-5),  # noqa: ARG005
-}
-
 
 @dataclass(frozen=True)
 class Family:
@@ -84,8 +78,14 @@ class Family:
             raise ValueError(f"bias=norm needs norm=layer: norm={self.norm} has none")
 
     def normalisation(self, width: int) -> nn.Module:
-        """(..., D) -> (..., D)."""
-        return NORMS[self.norm](width, self.bias in ("norm", "all"))
+        """A norm over the last dimension: (.., D) -> (.., D)."""
+        match self.norm:
+            case "layer":
+                return nn.LayerNorm(width, bias=self.bias in ("norm", "all"))
+            case "bare":
+                return nn.LayerNorm(width, elementwise_affine=False)
+            case "rms":
+                return nn.RMSNorm(width, eps=1e-5)
 
     def num_kv_heads(self, heads: int) -> int:
         """The number of key-value heads.

@@ -23,11 +23,10 @@ numerator does not: features are rotated in the numerator only, so this would pu
 class Elu(nn.Module):
     """elu(x) + 1: the simplest positive features (Katharopoulos et al. 2020, equation 7)."""
 
-    def __init__(self, head_dim: int, multiple: int) -> None:
+    def __init__(self, head_dim: int, multiple: int) -> None:  # noqa: ARG002
         super().__init__()
         if multiple != 1:
             raise ValueError(f"features={multiple} must be 1 with kernel=elu, which has as many features as channels")
-        del head_dim
 
     def initialise(self, generator: torch.Generator) -> None:
         """There is no random state."""
@@ -56,14 +55,11 @@ class Favor(nn.Module):
         self.register_buffer("directions", torch.zeros(multiple * head_dim, head_dim))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Sample orthogonal directions with the norms of Gaussian vectors."""
-        size = self.directions.shape[-1]
-        normal = torch.randn(2, len(self.directions) // size, size, size, generator=generator)
-        orthogonal, triangular = torch.linalg.qr(normal[0])
-        # The signs of a QR factorisation are arbitrary; with a positive diagonal of R, Q is uniformly distributed.
-        orthogonal = orthogonal * triangular.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
-        # Rows are the directions, with the norms of independent Gaussian vectors.
-        self.directions.copy_((orthogonal * normal[1].norm(dim=-1, keepdim=True)).flatten(0, 1))
+        """Sample directions that are orthogonal in blocks of Dh, with the norms of independent Gaussian vectors."""
+        for block in self.directions.split(self.directions.shape[-1]):
+            nn.init.orthogonal_(block, generator=generator)
+        normal = torch.randn(self.directions.shape, generator=generator)
+        self.directions.mul_(normal.norm(dim=-1, keepdim=True))
 
     def forward(self, x: Tensor, queries: bool) -> Tensor:
         """x (B, H, T, Dh) -> (B, H, T, m), above 0.
@@ -129,7 +125,7 @@ class Linear(nn.Module):
             q, k, rotated_q, rotated_k = self._features(q, k, context)
             values = repeat_kv(v, q).float()
             if causal:
-                numerator = prefix_sums(rotated_q, rotated_k, values, self.chunk)
+                numerator = causal_products(rotated_q, rotated_k, values, self.chunk)
                 key_sums = cumulative(k, self.chunk)
             else:
                 numerator, key_sums = rotated_q @ (rotated_k.mT @ values), k.sum(-2, keepdim=True)
@@ -137,10 +133,10 @@ class Linear(nn.Module):
 
     def attention_probs(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """Absolute weights, normalised by row: rotated weights may be negative, and need not sum to 1."""
-        magnitudes = self.matrix(q, k, context, causal).abs()
+        magnitudes = self.weights(q, k, context, causal).abs()
         return magnitudes / magnitudes.sum(-1, keepdim=True)
 
-    def matrix(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
+    def weights(self, q: Tensor, k: Tensor, context: PositionContext, causal: bool) -> Tensor:
         """The attention weights in quadratic form, (B, H, T, T)."""
         with without_autocast(q):
             q, k, rotated_q, rotated_k = self._features(q, k, context)
@@ -159,12 +155,12 @@ class Linear(nn.Module):
         return q, k, rotated_q, rotated_k
 
 
-def prefix_sums(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
+def causal_products(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
     """sum_{n <= m} (q_m.k_n) v_n, q and k (B, H, T, m), v (B, H, T, Dh) -> (B, H, T, Dh), without a T x T matrix."""
     length = q.shape[-2]
     chunk = min(chunk, length)
     padding = (0, 0, 0, -length % chunk)
     q, k, v = (F.pad(x, padding).unflatten(-2, (-1, chunk)) for x in (q, k, v))
     states = (k.mT @ v).cumsum(2)
-    before = F.pad(states[:, :, :-1], (0, 0, 0, 0, 1, 0))
+    before = F.pad(states, (0, 0, 0, 0, 1, -1))
     return (q @ before + (q @ k.mT).tril() @ v).flatten(2, 3)[:, :, :length]

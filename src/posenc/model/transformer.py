@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -46,9 +46,9 @@ class Transformer(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        sizes = {"vocab_size": vocab_size, "context": context, "layers": layers, "width": width, "heads": heads}
+        at_least_one(vocab_size=vocab_size, context=context, layers=layers, width=width, heads=heads)
         family, attention = family or Family(), attention or Softmax()
-        _check(sizes, scheme, family, attention, causal)
+        _check(context, layers, width, heads, scheme, family, attention, causal)
         self.causal, self.family = causal, family
         self.embedding = nn.Embedding(vocab_size, width)
         self.blocks = nn.ModuleList(
@@ -139,22 +139,25 @@ class Transformer(nn.Module):
 
 
 def _check(
-    sizes: Mapping[str, int], scheme: PositionScheme, family: Family, attention: AttentionOp, causal: bool
+    context: int,
+    layers: int,
+    width: int,
+    heads: int,
+    scheme: PositionScheme,
+    family: Family,
+    attention: AttentionOp,
+    causal: bool,
 ) -> None:
     """Raise the errors documented in `Transformer`."""
-    at_least_one(**sizes)
-    if sizes["width"] % sizes["heads"]:
-        raise ValueError(f"width={sizes['width']} must be a multiple of heads={sizes['heads']}")
-    if scheme.max_length is not None and sizes["context"] > scheme.max_length:
-        raise ValueError(
-            f"context={sizes['context']} is longer than the {scheme.max_length} positions that the scheme supports"
-        )
+    if width % heads:
+        raise ValueError(f"width={width} must be a multiple of heads={heads}")
+    if scheme.max_length is not None and context > scheme.max_length:
+        raise ValueError(f"context={context} is longer than the {scheme.max_length} positions that the scheme supports")
     if scheme.causal_only and not causal:
         raise ValueError(
             f"{type(scheme).__name__} needs a causal model: use objective=causal, or another pos or intervention"
         )
-    kv_heads = family.num_kv_heads(sizes["heads"])
-    biased = _check_hooks(scheme, kv_heads, **sizes)
+    biased = _check_hooks(scheme, context, layers, width, heads, family.num_kv_heads(heads))
     if not attention.has_logits and (biased or not scheme.rotates):
         raise ValueError(
             f"{type(attention).__name__.lower()} attention supports only schemes that rotate queries and keys or add "
@@ -162,9 +165,7 @@ def _check(
         )
 
 
-def _check_hooks(
-    scheme: PositionScheme, kv_heads: int, layers: int, width: int, heads: int, context: int, **_: int
-) -> bool:
+def _check_hooks(scheme: PositionScheme, context: int, layers: int, width: int, heads: int, kv_heads: int) -> bool:
     """Check the shapes that the scheme's hooks return, on two tokens -> whether it has a bias in any layer."""
     length = min(2, context)
     x, positions = torch.zeros(1, length, width), torch.arange(length)
@@ -172,18 +173,16 @@ def _check_hooks(
     _check_shape(scheme, "encoding", scheme.encoding(positions), (length, width))
     _check_shape(scheme, "embed", scheme.embed(x, positions), (1, length, width))
     biased = False
-    for layer in {id(found): found for found in map(scheme.layer, range(layers))}.values():
+    for layer in map(scheme.layer, range(layers)):
         bias, content_bias = layer.bias(positions), layer.content_bias(x, q, k, positions)
         for rotated, number in zip(layer.rotate(q, k, positions), (heads, kv_heads), strict=True):
-            _check_shape(layer, "rotate", rotated[..., :1], (1, number, length, 1))
-        _check_shape(layer, "bias", bias, (heads, length, length))
-        _check_shape(layer, "content_bias", content_bias, (1, heads, length, length))
+            _check_shape(scheme, "rotate", rotated[..., :1], (1, number, length, 1))
+        _check_shape(scheme, "bias", bias, (heads, length, length))
+        _check_shape(scheme, "content_bias", content_bias, (1, heads, length, length))
         biased |= bias is not None or content_bias is not None
     return biased
 
 
-def _check_shape(
-    scheme: LayerScheme | PositionScheme, hook: str, returned: Tensor | None, expected: tuple[int, ...]
-) -> None:
+def _check_shape(scheme: PositionScheme, hook: str, returned: Tensor | None, expected: tuple[int, ...]) -> None:
     if returned is not None and returned.shape != expected:
         raise ValueError(f"{type(scheme).__name__}.{hook} returns shape {tuple(returned.shape)}, not {expected}")

@@ -1,7 +1,7 @@
 """Training objectives: what is predicted from a window of text, and the loss."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -9,13 +9,11 @@ from annotated_types import Gt, Lt
 from torch import Tensor
 
 from posenc.bounds import Fraction
+from posenc.data.tokenizers import Tokenizer
 from posenc.errors import UserError
+from posenc.model import Transformer
 from posenc.model.cross_entropy import LARGE_VOCAB, summed_cross_entropy
 from posenc.objectives.ngram import Ids, bigram_loss, token_frequencies
-
-if TYPE_CHECKING:
-    from posenc.data.tokenizers import Tokenizer
-    from posenc.model import Transformer
 
 IGNORE_INDEX = -100
 """The target of a token that is not predicted."""
@@ -74,9 +72,7 @@ class Objective(Protocol):
         """
         ...
 
-    def sample(
-        self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
-    ) -> str:
+    def sample(self, model: Transformer, tokenizer: Tokenizer, prompt: str, context: int, sampling: Sampling) -> str:
         """Complete a prompt with a trained model."""
         ...
 
@@ -86,7 +82,7 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORE_INDEX)
 
 
-def loss_of(model: "Transformer", inputs: Tensor, targets: Tensor) -> Tensor:
+def loss_of(model: Transformer, inputs: Tensor, targets: Tensor) -> Tensor:
     """The loss of a model on inputs and targets, (B, T) each; computed in chunks if the vocabulary is large."""
     if model.output.out_features < LARGE_VOCAB:
         return loss(model(inputs), targets)
@@ -121,9 +117,7 @@ class Causal:
         return {"bigram_loss": bigram_loss(train, windows.numpy(), self.vocab_size)}
 
     @torch.no_grad()
-    def sample(
-        self, model: "Transformer", tokenizer: "Tokenizer", prompt: str, context: int, sampling: Sampling
-    ) -> str:
+    def sample(self, model: Transformer, tokenizer: Tokenizer, prompt: str, context: int, sampling: Sampling) -> str:
         """The prompt, continued by sampled tokens; the model sees the last `context` tokens.
 
         There is no KV cache: all visible tokens are processed again for each new one, so that every scheme and
@@ -207,8 +201,8 @@ class Masked:
     @torch.no_grad()
     def sample(
         self,
-        model: "Transformer",
-        tokenizer: "Tokenizer",
+        model: Transformer,
+        tokenizer: Tokenizer,
         prompt: str,
         context: int,
         sampling: Sampling,  # noqa: ARG002
@@ -231,5 +225,5 @@ class Masked:
         return tokenizer.decode(tokens)
 
 
-def _ids(tokenizer: "Tokenizer", text: str) -> list[int]:
+def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
     return [int(token) for chunk in tokenizer.encode([text.encode()]) for token in chunk]

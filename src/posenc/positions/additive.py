@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from posenc.bounds import at_least_one
 from posenc.positions.base import EMBEDDING_STD, PositionScheme
 from posenc.positions.tables import POSITIONS, AngleTable, frequencies
 
@@ -95,8 +96,7 @@ class Learned(PositionScheme):
 
     def __init__(self, context: int, width: int, scale: Scale = "matched") -> None:
         super().__init__()
-        if context < 1 or width < 1:
-            raise ValueError(f"context={context} and width={width} must both be at least 1")
+        at_least_one(context=context, width=width)
         self.max_length = context
         amplitude = _amplitude(scale, EMBEDDING_STD)
         self.scale = amplitude if isinstance(amplitude, nn.Parameter) else 1.0

@@ -23,9 +23,10 @@ class LayerScheme(Protocol):
 
 
 class PositionScheme(nn.Module):
-    """No positions; others override one of the hooks `encoding` (or `embed`), `rotate`, `bias` and `content_bias`.
+    """Base class of all schemes, and itself the one without positions.
 
-    A scheme that differs by layer overrides `layer`, and one that wraps another delegates to it.
+    A scheme overrides one of the hooks `encoding` (or `embed`), `rotate`, `bias` and `content_bias`. One that differs
+    by layer overrides `layer`, and one that wraps another delegates to it.
 
     `positions` is a (T,) tensor of non-negative integers, with any offset or gaps; angle tables end at 2^20.
 

@@ -54,18 +54,18 @@ class Alibi(PositionScheme):
         return -self.slopes.table[:, None, None] * relative_positions(positions).abs()
 
 
-def bucket_starts(buckets: int, longest: int) -> list[int]:
+def bucket_starts(buckets: int, max_distance: int) -> list[int]:
     """The distances at which buckets 1, 2 .. of one direction begin (Raffel et al. 2020, section 2.1).
 
-    The first half of the buckets hold one distance each; bucket half + k begins at half (longest / half)^(k / rest),
-    and the last one is unbounded.
+    The first half of the buckets hold one distance each; bucket half + k begins at
+    half (max_distance / half)^(k / rest), and the last one is unbounded.
     """
     half = buckets // 2
     rest = buckets - half
     starts = list(range(1, half + 1))
     for k in range(1, rest):
-        near = round(half * (longest / half) ** (k / rest))  # may miss by one, so integers decide
-        starts.append(next(d for d in (near - 1, near, near + 1) if d**rest >= half ** (rest - k) * longest**k))
+        near = round(half * (max_distance / half) ** (k / rest))  # may miss by one, so integers decide
+        starts.append(next(d for d in (near - 1, near, near + 1) if d**rest >= half ** (rest - k) * max_distance**k))
     return starts
 
 
@@ -78,11 +78,11 @@ class T5(PositionScheme):
 
     Args:
         heads: H.
-        head_dim: Dh.
         buckets: trained scalars per head. A bidirectional model uses half of them for each direction.
         max_distance: distances from here on share the last bucket.
         bidirectional: whether attention is bidirectional. If not, offsets into the future, which are masked, share the
             bucket of distance 0.
+        head_dim: Dh; with 1, the default, the scalars are not multiplied, as in T5.
 
     Raises:
         ValueError: for fewer than one head; for fewer than 2 buckets per direction, or an odd number if bidirectional;
@@ -133,8 +133,8 @@ class Kerple(PositionScheme):
     """A bias that decreases with log distance, at two trained rates per head (Chi et al. 2022).
 
     bias_ij = -r1 log(1 + r2 |i - j|), their KERPLE-log. r1 and r2 are initialised uniformly in (0, 2) and (0, 1), and
-    clamped to at least 0.01. The clamp passes the gradient through, and a rate below 0.01 must rise as far as it fell;
-    the authors' code overwrites such a rate by 0.01 instead. All layers share the rates.
+    clamped to at least 0.01. The clamp is straight-through: a rate below 0.01 acts as 0.01 and keeps its gradient, so
+    it must first climb back as far as it fell; the authors' code resets it to 0.01. All layers share the rates.
 
     Args:
         heads: H.
