@@ -16,7 +16,6 @@ from hydra.core.utils import JobReturn, JobStatus
 
 from posenc.compat import basic_launcher
 from posenc.config.command_line import prepare_streams
-from posenc.config.compose import register_resolvers
 from posenc.distributed.launch import end_with_parent
 from posenc.errors import Stopped, UserError, needed_for
 from posenc.sweeps.failures import record_failure, saved_so_far, unfinished_run
@@ -84,7 +83,7 @@ class Processes(BasicLauncher):
             raise
         return [_completed(loss) for _, loss in sorted(losses.items())]
 
-    def _loss(self, ended: "Future[float | None]", overrides: Sequence[str]) -> float | None:
+    def _loss(self, ended: Future[float | None], overrides: Sequence[str]) -> float | None:
         """The return value of a job; None, as for every failed job, if its process was killed."""
         try:
             return ended.result()
@@ -124,8 +123,7 @@ def _initialise(threads: int) -> None:
 def _train(job: bytes) -> float | None:
     """Train one run in its process; returns its final validation loss."""
     launcher, overrides, number, singletons = pickle.loads(job)
-    Singleton.set_state(singletons)
-    register_resolvers()
+    Singleton.set_state(singletons)  # with OmegaConf's resolvers
     try:
         return BasicLauncher.launch(launcher, [overrides], number)[0].return_value
     except Stopped as stopped:

@@ -14,7 +14,6 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from posenc.config.compose import register_resolvers
 from posenc.distributed import adopt_srun
 from posenc.distributed.launch import sigterm_ignored
 from posenc.errors import Stopped, UserError, first_line
@@ -64,7 +63,7 @@ class Slurm(SlurmLauncher):
             UserError: if SLURM rejects the jobs.
             Stopped: on Ctrl-C; the jobs continue.
         """
-        if not job_overrides:  # every trial of a search failed
+        if not job_overrides:  # every trial of a search diverged
             return []
         jobs = self._submit(job_overrides, initial_job_idx)
         if callable(signal.getsignal(signal.SIGINT)):  # otherwise Ctrl-C would wait for the jobs to be saved
@@ -90,7 +89,6 @@ class Slurm(SlurmLauncher):
         from submitit import JobEnvironment
 
         adopt_srun()  # before torch is imported
-        register_resolvers()
         environment = JobEnvironment()
         # One file per job, since concurrent appends from several machines may be lost.
         os.environ[FAILURES_FILE] = str(environment.paths.folder / FAILED_JOBS)

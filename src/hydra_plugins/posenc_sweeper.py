@@ -5,7 +5,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from posenc.config.command_line import folder_override
-from posenc.config.overrides import ONE_CURVE, parsed, values_of
+from posenc.config.overrides import WITHOUT_EFFECT, overrides_of, values_of
+from posenc.config.quoting import folder_override
 from posenc.config.schema import SHARED
 from posenc.errors import RunError, UserError
 from posenc.storage.atomic import atomic_write
@@ -49,7 +50,6 @@ class BestAgainstBest(Sweeper):
         if not isinstance(params, DictConfig):
             raise UserError(f"hydra.sweeper.params={params} must be a mapping, like {{seed: '0,1'}}")
         self.search_seed = search_seed
-        self.params: Any = OmegaConf.to_container(params, resolve=True)
         self.grid: Any = OmegaConf.to_container(grid, resolve=True) if OmegaConf.is_config(grid) else grid
         _check_grid(self.grid)
 
@@ -83,8 +83,28 @@ class BestAgainstBest(Sweeper):
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
         if failed := losses.count(None):
             raise RunError(f"{failed} of {len(losses)} trials have no result, so the best of each scheme is not known")
-        best, overrides = _best(trials, losses), " ".join(sorted(filter(_affects_curve, fixed)))
-        search = [
+        best = _best(trials, losses)
+        self._write(folder / "search.json", trials, losses, best, " ".join(sorted(filter(_affects_curve, fixed))))
+        for scheme in schemes:
+            if scheme not in best:
+                print(f"{scheme} is not compared: all of its trials diverged.", file=sys.stderr, flush=True)
+        for scheme, trial in best.items():
+            edge = ", ".join(_edges(trial, self.grid))
+            warning = f" (at the edge of the grid in {edge}: a wider grid may be better)" if edge else ""
+            print(f"Best {scheme}: {', '.join(_as_arguments(trial)[1:])}{warning}", flush=True)  # [0] is pos
+        final = [[*fixed, *_as_arguments(trial), f"seed={seed}"] for seed in seeds for trial in best.values()]
+        self.launcher.launch(final, initial_job_idx=len(jobs))
+
+    def _write(
+        self,
+        file: Path,
+        trials: Sequence[dict[str, Any]],
+        losses: Sequence[float],
+        best: Mapping[str, dict[str, Any]],
+        overrides: str,
+    ) -> None:
+        """Write this search's trials, after those of other schemes from earlier searches with the same overrides."""
+        rows = [
             {
                 **trial,
                 "seed": self.search_seed,
@@ -95,18 +115,12 @@ class BestAgainstBest(Sweeper):
             }
             for trial, loss in zip(trials, losses, strict=True)
         ]
-        file = folder / "search.json"
-        atomic_write(file, json.dumps([*_of_other_schemes(file, schemes, overrides), *search], indent=1) + "\n")
-        for scheme, trial in best.items():
-            edge = ", ".join(_edges(trial, self.grid))
-            warning = f" (at the edge of the grid in {edge}: a wider grid may be better)" if edge else ""
-            print(f"Best {scheme}: {', '.join(_as_arguments(trial)[1:])}{warning}", flush=True)  # [0] is pos
-        final = [[*fixed, *_as_arguments(trial), f"seed={seed}"] for seed in seeds for trial in best.values()]
-        self.launcher.launch(final, initial_job_idx=len(jobs))
+        schemes = {trial["pos"] for trial in trials}
+        atomic_write(file, json.dumps([*_of_other_schemes(file, schemes, overrides), *rows], indent=1) + "\n")
 
     def _requested(self, arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
         """The schemes and seeds to compare, and the overrides of every run; their keys leave the grid."""
-        given = {override.key_or_group: override for override in parsed([*_as_arguments(self.params), *arguments])}
+        given = overrides_of(self.configuration, arguments)
         for key in ("pos", "seed"):
             if key not in given:
                 raise UserError(f"{key} is missing: this search compares pos=none,rope,... over seed=0,1,...")
@@ -150,13 +164,13 @@ def _check_grid(grid: Any) -> None:
         if key == "pos" or key.partition(".")[0] in SHARED:
             raise UserError(f"hydra.sweeper.grid={grid} cannot vary {key}")
         for value in tried:
-            if not _is_kept(key, value):
+            if not _reads_back(key, value):
                 raise UserError(
                     f"hydra.sweeper.grid={grid} cannot have {value!r} for {key}: only numbers, words and lists"
                 )
 
 
-def _is_kept(key: str, value: Any) -> bool:
+def _reads_back(key: str, value: Any) -> bool:
     """Whether Hydra reads the value back from a command line."""
     try:
         return bool(OverridesParser.create().parse_override(*_as_arguments({key: value})).value() == value)
@@ -169,17 +183,17 @@ def _as_arguments(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items()]
 
 
-def _best(trials: Sequence[dict[str, Any]], losses: Sequence[float | None]) -> dict[str, dict[str, Any]]:
-    """The trial with the lowest loss of each scheme; schemes whose trials all failed are left out."""
+def _best(trials: Sequence[dict[str, Any]], losses: Sequence[float]) -> dict[str, dict[str, Any]]:
+    """The trial with the lowest loss of each scheme; schemes whose trials all diverged are left out."""
     best: dict[str, tuple[float, dict[str, Any]]] = {}
     for trial, loss in zip(trials, losses, strict=True):
         # NaN compares false, and so is never the best.
-        if loss is not None and loss < best.get(trial["pos"], (float("inf"), trial))[0]:
+        if loss < best.get(trial["pos"], (float("inf"), trial))[0]:
             best[trial["pos"]] = (loss, trial)
     return {scheme: trial for scheme, (_, trial) in best.items()}
 
 
-def _of_other_schemes(file: Path, schemes: Sequence[str], overrides: str) -> list[Mapping[str, Any]]:
+def _of_other_schemes(file: Path, schemes: Collection[str], overrides: str) -> list[Mapping[str, Any]]:
     """The trials of earlier searches in the same folder with the same overrides, whose best runs are still compared."""
     from posenc.analysis.sweep import read_search
 
@@ -191,7 +205,7 @@ def _of_other_schemes(file: Path, schemes: Sequence[str], overrides: str) -> lis
 
 
 def _affects_curve(override: str) -> bool:
-    return re.split(r"[.=]", override.lstrip("+"))[0] not in ONE_CURVE
+    return re.split(r"[.=]", override.lstrip("+"))[0] not in WITHOUT_EFFECT
 
 
 def _edges(trial: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:

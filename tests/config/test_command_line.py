@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from posenc.config.command_line import Arguments, one_sentence_errors
+from posenc.config.arguments import Arguments
+from posenc.config.command_line import one_sentence_errors
 from posenc.config.files import choices_in, description
 from posenc.config.help import manual
 from posenc.errors import RunError, Stopped, printable, printable_lines

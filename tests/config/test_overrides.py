@@ -2,8 +2,8 @@
 
 import pytest
 
-from posenc.config.command_line import flags_first
 from posenc.config.overrides import check_arguments
+from posenc.config.quoting import flags_first
 from posenc.errors import UserError
 
 CHOICES = {"pos": {"rope", "none"}, "hydra/launcher": {"joblib"}}

@@ -53,7 +53,7 @@ def test_heads_are_measured_at_validations():
 
 def test_a_folder_of_a_file_names_no_home():
     """The command line expands ~; a file's would become a folder of that name."""
-    with pytest.raises(UserError, match="^runs='~/runs': a YAML file must spell out the home folder$"):
+    with pytest.raises(UserError, match="^runs='~/runs': spell out the home folder$"):
         check(composed("runs='~/runs'"))
 
 

@@ -70,9 +70,9 @@ def test_a_process_has_the_threads_that_it_is_given(monkeypatch):
     process.shutdown()
 
 
-def test_the_best_trial_of_a_scheme_has_its_lowest_loss_and_failed_ones_are_none():
+def test_the_best_trial_of_a_scheme_has_its_lowest_loss_and_diverged_ones_are_none():
     trials = [{"pos": pos, "optim.lr": lr} for pos in ("rope", "none", "fox") for lr in (1, 2, 3)]
-    losses = [math.nan, 2.5, 2.0, None, 3.0, 3.5, None, math.nan, None]
+    losses = [math.nan, 2.5, 2.0, math.nan, 3.0, 3.5, math.nan, math.nan, math.nan]
     assert sweeper._best(trials, losses) == {"rope": trials[2], "none": trials[4]}
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, only
-from posenc.config.command_line import Arguments, folder_override, quoted
+from posenc.config.arguments import Arguments
+from posenc.config.quoting import folder_override, quoted
 from posenc.errors import printable
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc.config.command_line import Arguments
+from posenc.config.arguments import Arguments
 from posenc.errors import UserError
 
 

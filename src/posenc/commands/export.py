@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from posenc.commands.sample import RUN
-from posenc.config.command_line import Arguments
+from posenc.config.arguments import Arguments
 from posenc.errors import UserError, needed_for, printable
 from posenc.evaluation.load import load, newest_run
 

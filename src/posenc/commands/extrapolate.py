@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.commands.study import CACHE
-from posenc.config.command_line import Arguments
+from posenc.config.arguments import Arguments
 from posenc.errors import RunError, UserError, printable
 from posenc.storage.resource_errors import resource_errors
 

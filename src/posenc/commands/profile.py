@@ -13,8 +13,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
-from posenc.config.command_line import Arguments, flags_first, one_sentence_errors, stopped_by_signals
+from posenc.config.arguments import Arguments, stopped_by_signals
+from posenc.config.command_line import one_sentence_errors
 from posenc.config.files import CONF
+from posenc.config.quoting import flags_first
 from posenc.errors import UserError
 from posenc.storage.atomic import PARTIAL
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc.config.command_line import Arguments, bounded
+from posenc.config.arguments import Arguments, bounded
 from posenc.tracking.client import TIMEOUT
 
 COMPARED = Arguments(add_help=False)

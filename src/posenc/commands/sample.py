@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from posenc.config.command_line import Arguments, bounded
+from posenc.config.arguments import Arguments, bounded
 from posenc.errors import printable_lines
 from posenc.evaluation.load import load, newest_run
 

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.config.command_line import Arguments, quoted
+from posenc.config.arguments import Arguments
+from posenc.config.quoting import quoted
 from posenc.errors import RunError, UserError, printable
 
 if TYPE_CHECKING:

@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 def main(conf: Path = CONF) -> None:
     """The command line, parsed by Hydra except for --help and --version."""
-    from posenc.config.command_line import flags_first, one_sentence_errors
-    from posenc.config.overrides import flags_of
+    from posenc.config.command_line import one_sentence_errors
+    from posenc.config.overrides import check_sweep, flags_of
+    from posenc.config.quoting import flags_first
     from posenc.sweeps.jobs import check_jobs, jobs_of
 
     sys.argv[1:] = flags_first(sys.argv[1:])
     arguments = set(sys.argv)
     if not arguments & {"-h", "--help", "--version"}:
         with one_sentence_errors(sys.argv[1:], conf):
-            if flags_of(sys.argv[1:]).multirun:
+            flags = flags_of(sys.argv[1:])
+            if flags.multirun:
+                check_sweep(sys.argv[1:], conf)
                 check_jobs(*jobs_of(sys.argv[1:], conf))
             _compose_and_train(conf)
-            if flags_of(sys.argv[1:]).cfg:
+            if flags.cfg:
                 print(f"# The files in {conf} explain each key.")
         return
     from posenc.config.help import manual

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posenc.analysis.wandb_runs import parse_source, public_api, read_group, wandb_errors
 from posenc.commands.report import COMPARED
-from posenc.config.command_line import Arguments
+from posenc.config.arguments import Arguments
 from posenc.tracking.client import within
 
 

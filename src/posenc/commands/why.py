@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posenc.commands.study import CACHE, add_evaluations, add_rows, command_line, only
-from posenc.config.command_line import Arguments
+from posenc.config.arguments import Arguments
 
 MEASURES = {"--ablate": "evaluate finished models in the default setting with single offsets masked"}
 

@@ -1,6 +1,5 @@
 """One-sentence error messages for the command line."""
 
-import argparse
 import codecs
 import io
 import os
@@ -8,46 +7,33 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
 from posenc.config.files import choices_in
-from posenc.config.overrides import SYNTAX_HINT, check_arguments, check_sweep, flags_of, not_a_choice, unknown_key
+from posenc.config.overrides import SYNTAX_HINT, check_arguments, not_a_choice, unknown_key
 from posenc.config.schema import PACKAGE_LINE
 from posenc.config.secrets import check_no_secrets, presentable
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, out_of_memory
 from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk
 
-_N = TypeVar("_N", int, float)
-
-INTERRUPTED = 130
-
-READERS = ("posenc.commands.train", "posenc.train", __name__, "posenc.config.compose", "posenc.config.overrides")
+PARSING = ("posenc.commands.train", "posenc.train", __name__, "posenc.config.compose", "posenc.config.overrides")
 """Modules that pass the command line to libraries; library errors in other modules are bugs of the program."""
 
-PLAIN = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
+SUBSTITUTES = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}
 """Replacements for characters that the terminal's encoding lacks."""
-
-STRANGE_PATH = re.compile(r"^([\w.+/]+=)(/[^,'\"]*[^\w./:*?@%+,'\"-][^,'\"]*)$", re.ASCII)
-"""An absolute path that Hydra would not read without quotes."""
-
-STRANGE_RELATIVE_PATH = re.compile(
-    r"^((?:data\.path|runs|cache|fork_from)=)([^,'\"${[]*[^\w./:*?@%+,'\"${[-][^,'\"${[]*)$", re.ASCII
-)
-"""Likewise a relative one, of a key whose value is a path."""
 
 
 @contextmanager
 def one_sentence_errors(
-    arguments: Sequence[str] = (), conf: Path | None = None, for_sweep: str = "add -m"
+    arguments: Sequence[str] = (), conf: Path | None = None, advice: str = "add -m"
 ) -> Iterator[None]:
     """Turn errors that a user can cause into one sentence and an exit code: 2 for invalid input, 1 for a failed run.
 
@@ -55,7 +41,7 @@ def one_sentence_errors(
 
     Args:
         arguments: the command line, checked if `conf`, the folder of configuration files, is given.
-        for_sweep: the advice if it is a sweep without -m.
+        advice: what to do if it is a sweep without -m.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra should raise its errors instead of printing them
     prepare_streams()
@@ -64,44 +50,40 @@ def one_sentence_errors(
         check_no_secrets(arguments)
         if conf is not None:
             check_working_directory()
-            check_arguments(arguments, choices_in(conf), for_sweep)
-            if flags_of(arguments).multirun:
-                if this_rank().world_size > 1:
-                    raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
-                check_sweep(arguments, conf)
+            check_arguments(arguments, choices_in(conf), advice)
         yield
         sys.stdout.flush()  # a full disk or a closed pipe is noticed here, not at exit
     except UserError as error:
-        _leave(str(error), MISUSE)
+        leave(str(error), MISUSE)
     except (HydraException, OmegaConfBaseException) as error:
-        _leave(explain(error, arguments, conf), MISUSE)
+        leave(explain(error, arguments, conf), MISUSE)
     except RunError as error:
-        _leave(str(error), FAILED)
+        leave(str(error), FAILED)
     except Stopped as stopped:
         if not this_rank().is_zero:  # all ranks stop together; only rank 0 reports it
             sys.exit(stopped.exit_code)
-        _leave(str(stopped), stopped.exit_code)
+        leave(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
-        _leave("stopped by Ctrl-C", INTERRUPTED)
+        leave("stopped by Ctrl-C", 128 + signal.SIGINT)
     except BrokenPipeError:
         end = broken_pipe()
-        _leave(str(end), end.exit_code)
+        leave(str(end), end.exit_code)
     except (MemoryError, RuntimeError, OSError) as error:
         if out_of_memory(error):
-            _leave(OUT_OF_MEMORY, FAILED)
+            leave(OUT_OF_MEMORY, FAILED)
         if not isinstance(error, OSError) or not of_the_disk(error):
             raise
         if error.filename is None:
             discard_stdout()
-        _leave(f"{error.filename or 'stdout'} could not be read or written: {error.strerror}", FAILED)
+        leave(f"{error.filename or 'stdout'} could not be read or written: {error.strerror}", FAILED)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("posenc"):
             raise
-        _leave(missing_package(error), MISUSE)
+        leave(missing_package(error), MISUSE)
     except Exception as error:
         if not _while_reading(error):
             raise
-        _leave(_of_yaml(error) if isinstance(error, MarkedYAMLError) else first_line(error), MISUSE)
+        leave(_of_yaml(error) if isinstance(error, MarkedYAMLError) else first_line(error), MISUSE)
 
 
 def _of_yaml(error: MarkedYAMLError) -> str:
@@ -122,7 +104,7 @@ def prepare_streams() -> None:
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
-    return PLAIN.get(error.object[error.start], "?"), error.start + 1
+    return SUBSTITUTES.get(error.object[error.start], "?"), error.start + 1
 
 
 def check_working_directory() -> None:
@@ -152,7 +134,7 @@ def _while_reading(error: Exception) -> bool:
     """Whether a library raised the error while parsing the command line; otherwise it is a bug of the program."""
     modules = [_module(frame.f_globals) for frame, _ in traceback.walk_tb(error.__traceback__)]
     ours = [name for name in modules if name.startswith(("__main__", "posenc.", "hydra_plugins.posenc"))]
-    return modules[-1] != ours[-1] and ours[-1] in READERS
+    return modules[-1] != ours[-1] and ours[-1] in PARSING
 
 
 def _module(namespace: Mapping[str, Any]) -> str:
@@ -161,74 +143,8 @@ def _module(namespace: Mapping[str, Any]) -> str:
     return str(spec.name if spec else namespace.get("__name__"))
 
 
-class Arguments(argparse.ArgumentParser):
-    """An argument parser that reports errors in one sentence."""
-
-    @contextmanager
-    def parsed(self, arguments: Sequence[str] | None) -> Iterator[argparse.Namespace]:
-        """Context for a command: yields its arguments, those of the process if None, and reports its errors."""
-        arguments = sys.argv[1:] if arguments is None else arguments
-        sys.argv[0] = self.prog  # errors name the command
-        with one_sentence_errors(arguments), stopped_by_signals():
-            yield self.parse_args(arguments)
-
-    def print_help(self, file: Any = None) -> None:
-        print(self.format_help(), end="", file=file, flush=True)  # so that a full disk is noticed
-
-    def error(self, message: str) -> NoReturn:
-        _leave(f"{message}; see --help", MISUSE)
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """Context in which SIGTERM and SIGHUP raise Stopped, so that temporary files are removed, as after Ctrl-C."""
-
-    def stop(signum: int, _: Any) -> NoReturn:
-        raise Stopped(signum, f"stopped by {signal.Signals(signum).name}")
-
-    handled = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for one in handled:  # not one that nohup ignores
-        signal.signal(one, stop)
-    try:
-        yield
-    finally:
-        for one in handled:
-            signal.signal(one, signal.SIG_DFL)
-
-
-def bounded(kind: type[_N], low: _N, high: _N) -> Callable[[str], _N]:
-    """The type of an argument of `Arguments` that is a number from `low` to `high`."""
-
-    def number(text: str) -> _N:
-        value = kind(text)
-        if not low <= value <= high:  # NaN compares false
-            raise argparse.ArgumentTypeError(f"{text} must be between {low} and {high}")
-        return value
-
-    number.__name__ = kind.__name__  # argparse names it if the text is not a number
-    return number
-
-
-def flags_first(arguments: Sequence[str]) -> list[str]:
-    """The command line with options such as -m before the overrides, as Hydra requires, and these `quoted`."""
-    return sorted(
-        map(quoted, arguments), key=lambda one: one.startswith("~") or ("=" in one and not one.startswith("-"))
-    )
-
-
-def quoted(override: str) -> str:
-    """An override with ~/ expanded, and a path with blanks, accents and the like in quotes, for Hydra."""
-    home = os.path.expanduser("~")
-    at_home = re.sub(r"^([\w.+/]+=)~(?=/)", lambda key: f"{key[1]}{home}", override)
-    return STRANGE_RELATIVE_PATH.sub(r"\1'\2'", STRANGE_PATH.sub(r"\1'\2'", at_home))
-
-
-def folder_override(key: str, folder: Path) -> str:
-    """An override whose value is a path with any characters."""
-    return f"{key}={QuotedString(str(folder), Quote.single).with_quotes()}"
-
-
-def _leave(sentence: str, code: int) -> NoReturn:
+def leave(sentence: str, code: int) -> NoReturn:
+    """Report an error in one sentence, and exit."""
     report_error(presentable(sentence), code)
     sys.exit(code)
 

@@ -47,9 +47,7 @@ def composed(conf: Path, overrides: Iterable[str]) -> tuple[DictConfig, dict[str
 def with_hydra(conf: Path, overrides: Iterable[str]) -> DictConfig:
     """The same configuration, with Hydra's under the key `hydra`."""
     from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
 
     register_resolvers()
-    GlobalHydra.instance().clear()  # an error in the middle of composing leaves it set
     with initialize_config_dir(str(conf.resolve()), version_base="1.3"):
         return compose("config", overrides=list(overrides), return_hydra_config=True)

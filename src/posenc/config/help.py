@@ -64,8 +64,10 @@ def manual(conf: Path) -> str:
 def _groups(conf: Path) -> Iterator[str]:
     defaults = re.findall(r"^  - (\w+: \w+)", (conf / "config.yaml").read_text(), re.MULTILINE)
     for group, choices in sorted(choices_in(conf).items()):
+        if group.startswith("hydra/"):  # listed in TEXT
+            continue
         typed: dict[str, list[str]] = {}
-        for choice in sorted(choices) if not group.startswith("hydra/") else ():
+        for choice in sorted(choices):
             file = conf / group / f"{choice}.yaml"
             default = " (default)" if f"{group}: {choice}" in defaults else ""
             typed.setdefault(_typed(group, choice, file), []).append(_entry(choice, description(file) + default))

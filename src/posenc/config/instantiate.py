@@ -32,23 +32,23 @@ class Group:
 
     package: str
     interface: str
-    supplied: frozenset[str] = frozenset()
+    supplied: tuple[str, ...] = ()
 
 
 GROUPS = {
     "data": Group("posenc.data.corpora", "posenc.data.corpora.Corpus"),
     "tokenizer": Group("posenc.data.tokenizers", "posenc.data.tokenizers.Tokenizer"),
-    "logger": Group("posenc.tracking.loggers", "posenc.tracking.logger.Logger", frozenset(("directory", "config"))),
+    "logger": Group("posenc.tracking.loggers", "posenc.tracking.logger.Logger", ("directory", "config")),
     "pos": Group("posenc.positions", "posenc.positions.base.PositionScheme"),
-    "intervention": Group("posenc.interventions", "posenc.positions.base.PositionScheme", frozenset(("scheme",))),
+    "intervention": Group("posenc.interventions", "posenc.positions.base.PositionScheme", ("scheme",)),
     "model": Group(
         "posenc.model",
         "posenc.model.transformer.Transformer",
-        frozenset(("vocab_size", "context", "scheme", "attention", "causal", "seed")),
+        ("vocab_size", "context", "scheme", "attention", "causal", "seed"),
     ),
     "model.family": Group("posenc.model", "posenc.model.block.Family"),
     "attention": Group("posenc.model", "posenc.model.attention.AttentionOp"),
-    "objective": Group("posenc.objectives", "posenc.objectives.objective.Objective", frozenset(("vocab_size",))),
+    "objective": Group("posenc.objectives", "posenc.objectives.objective.Objective", ("vocab_size",)),
     "optim": Group("posenc.training.optim", "posenc.training.optim.Optimizer"),
     "schedule": Group("posenc.training.schedule", "posenc.training.schedule.Schedule"),
     "trainer": Group("posenc.training", "posenc.training.accelerator.Hardware"),

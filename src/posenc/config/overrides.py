@@ -16,6 +16,7 @@ from posenc.compat import hydra_arguments
 from posenc.config.compose import with_hydra
 from posenc.config.files import choices_in
 from posenc.config.schema import NOT_IN_IDENTITY, canonical, nearest
+from posenc.distributed import this_rank
 from posenc.errors import UserError, first_line
 
 HYDRAS_OWN = ("hydra/launcher", "hydra/sweeper", "hydra.launcher.", "hydra.sweeper.")
@@ -27,8 +28,8 @@ SYNTAX_HINT = """arguments look like pos=rope or optim.lr=0.001; quote special c
 MAX_RUNS = 10_000
 """Maximum size of a sweep; more runs are probably a typo, and would fill the memory before the first one starts."""
 
-ONE_CURVE = {*NOT_IN_IDENTITY} - {"trainer", "data"}
-"""The keys whose values give the same run; the precision of a trainer and the text of a corpus give others."""
+WITHOUT_EFFECT = {*NOT_IN_IDENTITY} - {"trainer", "data"}
+"""Keys that do not affect the curve. trainer and data are not among them: precision and text do."""
 
 SWEPT = "hydra.sweeper.params."
 """Prefix of the keys that a sweep varies."""
@@ -107,52 +108,62 @@ def _check_listed(override: Override) -> None:
         raise UserError(f"{override.input_line} has too many values: a sweep has at most {MAX_RUNS:,} runs")
 
 
-def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[str]], for_sweep: str = "add -m") -> None:
+def check_arguments(arguments: Sequence[str], groups: Mapping[str, Collection[str]], advice: str = "add -m") -> None:
     """Reject unknown choices, and arguments that would call, read or write anything outside of a run.
 
     Args:
-        for_sweep: the advice if they are a sweep without -m.
+        advice: what to do if they are a sweep without -m.
 
     Raises:
         UserError: on the first invalid argument, before anything has been done.
     """
     flags = flags_of(arguments)
-    for flag in ("config_name", "config_path", "config_dir"):
-        if getattr(flags, flag):
-            raise UserError(f"--{flag.replace('_', '-')} is not supported: add files to conf/")
-    if flags.package:
-        raise UserError("--package is not supported: --cfg job shows all keys")
-    if flags.cfg and flags.multirun:
-        raise UserError("--cfg shows the configuration of one run: leave out -m, and give each key one value")
+    _check_flags(flags)
     for argument in arguments:
-        if any("\ud800" <= character <= "\udfff" for character in argument):
-            raise UserError(f"{argument!r} is not UTF-8")
-        if argument.startswith("--experimental-rerun"):
-            raise UserError("--experimental-rerun would execute a file's contents, and is not supported")
-        if ENVIRONMENT.search(argument):
-            raise UserError(
-                f"{argument} would write an environment variable into the run's files: pass its value instead"
-            )
-    for override in parsed(arguments):
+        _check_text(argument)
+    for override in map(_parsed, flags.overrides):
         key = override.key_or_group
         if not key:
             raise UserError(f"{override.input_line!r} cannot be read: {SYNTAX_HINT}")
         if override.is_delete():  # its class may have a default, which no comparison would see
             how = "choose one" if key in groups else "give it a value"
             raise UserError(f"{key} is missing: {how} with {key}=, not {override.input_line}")
-        swept = values_of(override) if override.is_sweep_override() else []
-        if swept and not flags.multirun:
+        if override.is_sweep_override() and values_of(override) and not flags.multirun:
             value = str(override.input_line).partition("=")[2]
             quote = "" if key in groups else f", or quote it twice, '{key}=\"{value}\"'"
-            raise UserError(f"{override.input_line} is a sweep: {for_sweep}{quote}")
+            raise UserError(f"{override.input_line} is a sweep: {advice}{quote}")
         if key in groups:
-            for choice in values_of(override):
-                # Hydra's own groups have more choices than there are files here; it checks them itself, but for null.
-                known = re.fullmatch(r"(?!null$)\w+", choice) if key.startswith("hydra/") else choice in groups[key]
-                if not known:
-                    raise UserError(not_a_choice(key, choice, groups[key]))
+            _check_choices(override, groups[key])
         for name in (key, *_dotted(None if override.is_sweep_override() else override.value(), f"{key}.")):
             _check_key(name)
+
+
+def _check_flags(flags: argparse.Namespace) -> None:
+    for flag in ("config_name", "config_path", "config_dir"):
+        if getattr(flags, flag):
+            raise UserError(f"--{flag.replace('_', '-')} is not supported: add files to conf/")
+    if flags.package:
+        raise UserError("--package is not supported: --cfg job shows all keys")
+    if flags.experimental_rerun:
+        raise UserError("--experimental-rerun would execute a file's contents, and is not supported")
+    if flags.cfg and flags.multirun:
+        raise UserError("--cfg shows the configuration of one run: leave out -m, and give each key one value")
+
+
+def _check_text(argument: str) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in argument):
+        raise UserError(f"{argument!r} is not UTF-8")
+    if ENVIRONMENT.search(argument):
+        raise UserError(f"{argument} would write an environment variable into the run's files: pass its value instead")
+
+
+def _check_choices(override: Override, choices: Collection[str]) -> None:
+    group = override.key_or_group
+    for choice in values_of(override):
+        # Hydra's own groups have more choices than there are files here; it checks them itself, but for null.
+        known = re.fullmatch(r"(?!null$)\w+", choice) if group.startswith("hydra/") else choice in choices
+        if not known:
+            raise UserError(not_a_choice(group, choice, choices))
 
 
 def not_a_choice(group: str, choice: str, choices: Collection[str]) -> str:
@@ -204,14 +215,18 @@ def _choices_with(key: str, conf: Path) -> list[str]:
     """The choices of a key's group that have it."""
     parent, _, name = key.rpartition(".")
     group = parent.replace(".", "/")
-    composed_with = {
-        choice: with_hydra(conf, [f"{group}={choice}"]) for choice in sorted(choices_in(conf).get(group, ()))
-    }
-    return [choice for choice, config in composed_with.items() if name in (OmegaConf.select(config, parent) or ())]
+    return [
+        choice
+        for choice in sorted(choices_in(conf).get(group, ()))
+        if name in (OmegaConf.select(with_hydra(conf, [f"{group}={choice}"]), parent) or ())
+    ]
 
 
 def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf: Path) -> dict[str, set[str]]:
-    """The keys of the configuration with each choice of a sweep, by group=choice; else with the first of any group."""
+    """The keys of the configuration with each choice of each swept group, by group=choice.
+
+    Other groups have their first choice; without a swept group there is one entry.
+    """
     given = [one for one in overrides if _is_group(one, groups)]
     config = with_hydra(conf, [f"{_added(one)}={values_of(one)[0]}" for one in given])
     of_file = overrides_of(config, [one.input_line or "" for one in given]).values()
@@ -219,7 +234,7 @@ def _keys_by_choice(overrides: Sequence[Override], groups: Collection[str], conf
     first = {group: choices[0] for group, choices in chosen.items()}
     swept = [(group, choice) for group, choices in chosen.items() if len(choices) > 1 for choice in choices]
     keys: dict[str, set[str]] = {}
-    for group, choice in swept or list(first.items())[:1] or [("seed", "0")]:
+    for group, choice in swept or [("seed", "0")]:
         config = with_hydra(conf, [f"{key}={value}" for key, value in {**first, group: choice}.items()])
         keys[f"{group}={choice}"] = {key for key in _dotted(OmegaConf.to_container(config)) if "._" not in key}
     return keys
@@ -263,7 +278,7 @@ def check_single_run(hydra: Any, advice: str = "add -m") -> None:
         pattern = r"\+?(sweep|experiment)=|\+?hydra.sweeper"
     else:
         return
-    swept = " ".join(argument for argument in given if re.match(pattern, argument))
+    swept = " ".join(argument for argument in given if re.match(pattern, argument)) or "conf/config.yaml"
     raise UserError(f"{swept} is a sweep: {advice}")
 
 
@@ -271,10 +286,11 @@ def check_sweep(arguments: Sequence[str], conf: Path) -> None:
     """Check the keys of a sweep; `posenc.sweeps.jobs` checks their values.
 
     Raises:
-        UserError: if a key is unknown or cannot be swept, or the runs are too many.
+        UserError: if a key is unknown or cannot be swept, the runs are too many, or this is a rank of a group.
     """
-    unknown = unknown_key(arguments, conf)
-    if unknown is not None:
+    if this_rank().world_size > 1:
+        raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
+    if unknown := unknown_key(arguments, conf):
         raise UserError(unknown)
     overrides = parsed(arguments)
     for override in overrides:
@@ -291,7 +307,7 @@ def _not_swept(key: str) -> str | None:
     """Why a key cannot be swept, or None if it can."""
     if key in ("name", "runs"):
         return "the runs of a sweep are compared in one folder"
-    if key.partition(".")[0] in ONE_CURVE:
+    if key.partition(".")[0] in WITHOUT_EFFECT:
         return "it does not affect the curve, so the runs are one"
     if key.startswith("hydra"):
         return "the jobs of a sweep share it"

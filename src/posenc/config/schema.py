@@ -27,7 +27,7 @@ SHARED = {
     *NOT_IN_IDENTITY, "seed", "steps", "batch_size", "context", "tokenizer", "objective",
     "eval_every", "eval_windows", "log_every", "attention_every",
 }  # fmt: skip
-"""Keys, of groups with all below them, that no hyperparameter search may vary: the runs compared must share them."""
+"""Keys, and all below them, that no hyperparameter search may vary, because the runs that it compares must agree."""
 
 MAX_NAME, MAX_NAME_BYTES = 100, 200
 """The longest name, in characters and in UTF-8, of which file systems allow 255 bytes."""
@@ -87,8 +87,8 @@ class Settings:
             folder = getattr(self, key)
             if folder is not None and not (folder and folder.isprintable()):
                 raise UserError(f"{key}={folder!r} must be the name of a folder")
-            if (folder or "").startswith("~"):  # the command line expands it
-                raise UserError(f"{key}={folder!r}: a YAML file must spell out the home folder")
+            if (folder or "").startswith("~"):  # the command line expands ~/
+                raise UserError(f"{key}={folder!r}: spell out the home folder")
 
 
 def check_plain(key: str, value: str) -> None:

@@ -1,13 +1,13 @@
 """Corpora, each with a training, a validation and a test split.
 
-Text is a stream of bytes: UTF-8 in chunks of about a megabyte, split at line ends. If a corpus has documents, each ends
+Text is a stream of UTF-8 in chunks of any size, each of whole characters. A document, if the corpus has several, ends
 with END.
 """
 
 import errno
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from posenc.data.readers import (
     character_from,
     encoded,
     find_files,
-    has_lines,
+    is_plain_text,
     read_file,
     suffixes,
     would_contain,
@@ -32,6 +32,10 @@ from posenc.storage.reading import open_regular
 SPLITS = ("train", "valid", "test")
 CUTS = (0.90, 0.95)
 """Boundaries of the splits of a text without predefined ones, as is customary for Enwik8: 90 / 5 / 5 %."""
+
+
+MANY = 20
+"""Marks that a text must have to be split at them."""
 
 
 class Corpus(Protocol):
@@ -55,24 +59,22 @@ def digest(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def cut_stream(chunks: Iterable[bytes], cuts: Iterable[int], mark: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split a stream into (part, bytes): part i ends at the first mark at or after byte cuts[i].
+def cut_stream(chunks: Iterable[bytes], cuts: Sequence[int], mark: bytes) -> Iterator[tuple[int, bytes]]:
+    """Split a stream into (part, bytes): part i ends with the first mark that ends at byte cuts[i] or later.
 
     Args:
         chunks: UTF-8, each of whole characters.
         mark: b"" for a split between any two characters.
     """
-    remaining = list(cuts)
     part = position = 0
     for chunk in chunks:
-        while remaining and position + len(chunk) >= remaining[0]:
-            found = chunk.find(mark, max(0, remaining[0] - position - len(mark)))
+        while part < len(cuts) and position + len(chunk) >= cuts[part]:
+            found = chunk.find(mark, max(0, cuts[part] - position - len(mark)))
             if found < 0:
                 break
             end = character_from(chunk, found + len(mark))
             yield part, chunk[:end]
             chunk, position, part = chunk[end:], position + end, part + 1
-            remaining.pop(0)
         yield part, chunk
         position += len(chunk)
 
@@ -102,10 +104,10 @@ class _Cut:
             checksum.update(chunk)
             size += len(chunk)
             marks = {mark: count + chunk.count(mark) for mark, count in marks.items()}
-        return Survey(checksum.hexdigest(), size, next((mark for mark, count in marks.items() if count >= 20), b""))
+        return Survey(checksum.hexdigest(), size, next((mark for mark, count in marks.items() if count >= MANY), b""))
 
     def stream(self, split: str) -> Iterator[bytes]:
-        cuts = [int(cut * self.survey.size) for cut in CUTS]  # else a chunk that ends just before one would count
+        cuts = [int(cut * self.survey.size) for cut in CUTS]  # a document that ends at byte 315 reaches a cut of 315.9
         pieces = cut_stream(self.chunks(), cuts, self.survey.mark)
         return (piece for part, piece in pieces if SPLITS[part] == split and piece)
 
@@ -157,11 +159,11 @@ class TextFiles(_Cut):
         return would_find(self.path, file)
 
     def chunks(self) -> Iterator[bytes]:
-        separated = self.separator is None or not any(map(has_lines, self.files))
+        separated = self.separator is None or not any(map(is_plain_text, self.files))
         for file, state in self.files.items():
             last = END
             for chunk in read_file(file, self.field, self.separator):
-                separated = separated or (END in chunk and has_lines(file))
+                separated = separated or (END in chunk and is_plain_text(file))
                 last = chunk or last
                 yield chunk
             if (self.separator is not None or len(self.files) > 1) and not last.endswith(END):

@@ -29,8 +29,7 @@ def prepare(corpus: Corpus, tokenizer: Tokenizer, cache: Path, title: str, conte
 
     Args and errors as in `open_split`.
     """
-    if tokenizer.trainable:
-        _load_or_train(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{corpus.fingerprint()}")
+    _load_or_train(corpus, tokenizer, cache / f"{title}-{tokenizer.name}-{corpus.fingerprint()}")
     # The shorter split first: if it is too short, the training split is not tokenised.
     valid, train = (open_split(corpus, tokenizer, cache, title, split, context, window) for split in ("valid", "train"))
     return Prepared(train, valid)

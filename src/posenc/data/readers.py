@@ -288,6 +288,6 @@ READERS: dict[str, Callable[[Path, str, str | None], Iterator[bytes]]] = {
 }
 
 
-def has_lines(file: Path) -> bool:
+def is_plain_text(file: Path) -> bool:
     """Whether the format is plain text, whose documents may end with a separator."""
     return READERS[_format(file)] is _read_txt

@@ -35,11 +35,9 @@ class Tokenizer(Protocol):
     Attributes:
         vocab_size: V.
         name: used in the names of cache folders.
-        trainable: whether its vocabulary is trained on a text.
     """
 
     vocab_size: int
-    trainable: bool
 
     @property
     def name(self) -> str: ...
@@ -97,7 +95,6 @@ class Bytes:
 
     vocab_size = 256
     name = "bytes"
-    trainable = False
 
     def fingerprint(self) -> str:
         return self.name
@@ -145,8 +142,6 @@ class BytePairs:
     Raises:
         UserError: if the package `tokenizers` is not installed.
     """
-
-    trainable = True
 
     def __init__(self, vocab_size: Annotated[int, Gt(257), Lt(2**32)] = 4096) -> None:
         with needed_for("tokenizer=bpe"):
