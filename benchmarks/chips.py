@@ -83,7 +83,7 @@ def measured(device: "torch.device", copied: int, size: int | None = None) -> Ch
     calls = 10 if device.type == "cuda" else 1  # a launch and a synchronisation take some 15 us
     fastest = {name: min([elapsed(function, calls) for _ in range(22)][2:]) for name, function in functions.items()}
     return Chip(
-        environment.hardware(device),
+        environment.device_name(device),
         2 * size**3 / fastest["bf16"],
         2 * size**3 / fastest["fp32"],
         2 * copied / fastest["copy"],

@@ -57,8 +57,8 @@ SOURCE = "source.txt"
 DEVICE = """
 import torch
 from posenc.training.accelerator import best_device
-from posenc.training.environment import hardware
-print(torch.__version__, hardware(best_device()), sep="\\n")
+from posenc.training.environment import device_name
+print(torch.__version__, device_name(best_device()), sep="\\n")
 """
 """Run in a process of its own: a CUDA context would occupy the GPU's memory for as long as this script runs."""
 

@@ -27,7 +27,7 @@ def compiles(overrides: Sequence[str]) -> bool:
     from posenc.training.experiment import Experiment
 
     config, _ = composed(CONF, overrides)
-    return Experiment.of(config).for_run(build(config, "trainer")).compiles()
+    return Experiment.of(config).choose_compile(build(config, "trainer")).compiles()
 
 
 def run_phases(config: Any, choices: dict[str, str]) -> dict[str, float]:

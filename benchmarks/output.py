@@ -29,9 +29,9 @@ def environment(device: "torch.device") -> str:
     """The hardware and torch's version."""
     import torch
 
-    from posenc.training.environment import hardware
+    from posenc.training.environment import device_name
 
-    return f"{hardware(device)}, torch {torch.__version__}"
+    return f"{device_name(device)}, torch {torch.__version__}"
 
 
 def with_version(package: str) -> str:

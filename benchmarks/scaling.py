@@ -152,7 +152,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     benchmark = Benchmark(where, setting, precision == "bf16-mixed", compiled, given.rounds, given.seconds)
     return {
         "command": command(),
-        "hardware": environment.hardware(where),
+        "hardware": environment.device_name(where),
         "precision": precision,
         "compiled": compiled,
         "versions": environment.versions(),

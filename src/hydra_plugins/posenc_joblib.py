@@ -16,7 +16,7 @@ from hydra.core.utils import JobReturn, JobStatus
 
 from posenc.compat import basic_launcher
 from posenc.config.command_line import prepare_streams
-from posenc.distributed.launch import end_with_parent
+from posenc.distributed.stop_signals import end_with_parent
 from posenc.errors import Stopped, UserError, needed_for
 from posenc.sweeps.failures import record_failure, saved_so_far, unfinished_run
 from posenc.sweeps.jobs import job_name

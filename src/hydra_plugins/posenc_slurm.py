@@ -15,7 +15,7 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from posenc.distributed import adopt_srun
-from posenc.distributed.launch import sigterm_ignored
+from posenc.distributed.stop_signals import sigterm_ignored
 from posenc.errors import Stopped, UserError, first_line
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm

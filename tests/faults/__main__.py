@@ -64,7 +64,7 @@ def main() -> None:
         from posenc.training.accelerator import best_device
 
         versions = ", ".join(f"{package} {version}" for package, version in environment.versions().items())
-        where = f"{environment.hardware(best_device())}; {versions}; {datetime.now(UTC).date().isoformat()}."
+        where = f"{environment.device_name(best_device())}; {versions}; {datetime.now(UTC).date().isoformat()}."
         command = f"python -m tests.faults --times {given.times} --out {given.out}"
         given.out.write_text(
             HEAD.format(command=command, where=where) + "\n".join(itertools.chain.from_iterable(rows.values())) + "\n"

@@ -77,8 +77,9 @@ def test_numbers_are_read_and_empty_cells_left_out(tmp_path):
     assert read_numbers(tmp_path / "metrics.csv") == [{"step": 1}, {"step": 2, "val_loss": 0.5}]
 
 
-def test_a_note_cut_short_is_said_to_be_damaged(tmp_path):
-    (tmp_path / FAILED_JOBS).write_text('{"job": "seed=1", "error": "it failed"}\n{"job": "se')
+@pytest.mark.parametrize("line", ['{"job": "se', "null", "1", '"x"', "[1]"])
+def test_a_note_that_is_cut_short_or_no_mapping_is_said_to_be_damaged(line, tmp_path):
+    (tmp_path / FAILED_JOBS).write_text(f'{{"job": "seed=1", "error": "it failed"}}\n{line}')
     assert failed_jobs(tmp_path) == [
         {"job": "seed=1", "error": "it failed", "run": ""},
         {"job": "a job", "error": "its line in failed_jobs.jsonl is damaged", "run": ""},

@@ -40,18 +40,18 @@ def test_a_run_is_compiled_where_its_steps_are_long_enough_to_pay_for_it(monkeyp
     tiny: dict[str, Any] = {"tokens": 16 * 256, "layers": 4, "weights": 800_000}
     base: dict[str, Any] = {"tokens": 32 * 1024, "layers": 12, "weights": 124_000_000}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert not Hardware().for_run(300, **tiny).compiles()
+    assert not Hardware().choose_compile(300, **tiny).compiles()
     printed = capsys.readouterr().out
     assert "Not compiled (trainer.compile=auto): about 6 s of uncompiled steps" in printed
     assert printed.endswith("trainer.compile=true overrides this.\n")
-    assert Hardware().for_run(100_000, **tiny).compiles()
-    assert not Hardware().for_run(100, **base).compiles()
-    assert DataParallel().for_run(1000, **base).compiles()
+    assert Hardware().choose_compile(100_000, **tiny).compiles()
+    assert not Hardware().choose_compile(100, **base).compiles()
+    assert DataParallel().choose_compile(1000, **base).compiles()
     assert capsys.readouterr().out.splitlines()[-1].startswith("Compiled (trainer.compile=auto): about 122 s")
-    assert Hardware(compile=True).for_run(1, **tiny).compiles()
-    assert Hardware(cuda_graphs=True).for_run(1, **tiny).compiles()
+    assert Hardware(compile=True).choose_compile(1, **tiny).compiles()
+    assert Hardware(cuda_graphs=True).choose_compile(1, **tiny).compiles()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert not Hardware().for_run(100_000, **base).compiles()
+    assert not Hardware().choose_compile(100_000, **base).compiles()
     assert capsys.readouterr().out == ""
 
 

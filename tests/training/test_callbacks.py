@@ -11,8 +11,9 @@ from typing import Any
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.logger import Logger
-from posenc.training.callbacks import Checkpoint, ProgressBar
+from posenc.training.checkpoint_callback import Checkpoint
 from posenc.training.checkpoint_io import CheckpointIO
+from posenc.training.progress_bar import ProgressBar
 
 ROW = {"step": 30, "train_loss": 2.5, "val_loss": 2.25, "tokens_per_s": 1000}
 

@@ -17,7 +17,7 @@ from tests.training.sending import send
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
     """A process that was stopped by Ctrl-C hears no other; this one goes on, also if it was slow to stop."""
-    monkeypatch.setattr(watchdog, "LIMIT", 60)
+    monkeypatch.setattr(watchdog, "MARGIN", 60)
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
@@ -56,7 +56,7 @@ def test_a_library_that_keeps_python_waiting_does_not_hide_a_second_ctrl_c(train
     code = f"""if True:
         import hashlib, os, signal, threading, time
         from posenc.training import signals, watchdog
-        signals.GRACE = watchdog.LIMIT = 0.3
+        signals.GRACE = watchdog.MARGIN = 0.3
         def press():
             for _ in range({times}):
                 time.sleep(2)

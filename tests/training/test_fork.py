@@ -12,7 +12,7 @@ from posenc.storage.reading import MAX_BYTES
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.checkpoint_io import CheckpointIO
 from posenc.training.experiment import Experiment
-from posenc.training.fork import Fork, _latest
+from posenc.training.fork import Fork, _latest, _rows
 from tests.conftest import composed, curve, train_here
 
 STABLE = ("schedule=constant", "schedule.warmup=4", "steps=20")
@@ -132,9 +132,17 @@ def test_a_fork_takes_over_the_rows_of_a_run_of_any_length(tmp_path):
         (file.parents[1] / name).write_text(rows)
     directory = RunDirectory(tmp_path / "fork", "smoke", "rope", 0)
     directory.create({})
-    Fork(file, {"configuration": {}}).into(directory)
+    Fork(file, {"configuration": {}}, _rows(tmp_path / "long")).into(directory)
     assert (directory.path / "metrics.csv").read_text() == (directory.path / "attention.csv").read_text() == rows
     assert step(newest_first(directory.checkpoints)[0]) == 10
+
+
+def test_a_run_without_rows_to_take_over_is_refused_before_anything_is_written(stable, tmp_path):
+    source = shutil.copytree(stable, tmp_path / "other" / stable.name)
+    (source / "metrics.csv").unlink()
+    with pytest.raises(UserError, match=f"^fork_from={source}: {source}/metrics.csv cannot be read: No such file"):
+        train_here(tmp_path / "runs", *COOLED, f"fork_from={source}")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_run_that_has_a_checkpoint_goes_on_although_the_run_it_began_from_is_gone(stable, tmp_path, capsys):

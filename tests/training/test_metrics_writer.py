@@ -157,13 +157,13 @@ def test_the_peak_is_that_of_all_ranks(tmp_path, monkeypatch):
     run.module.model = None
     run.metrics.setup(run.trainer, run.module)
     assert run.trainer.world_size > 1
-    assert run.metrics.mfu_per_token == 50 / (100 * run.trainer.world_size)
+    assert run.metrics.peak_seconds_per_token == 50 / (100 * run.trainer.world_size)
 
 
 def test_the_peak_and_the_machines_of_a_resumed_run_are_those_of_all_its_sessions(tmp_path):
     first, resumed = Run(tmp_path), Run(tmp_path)
     for run, peak, machine in ((first, 0.5, "fast"), (resumed, 0.25, "slow")):
-        run.metrics.mfu_per_token = peak
+        run.metrics.peak_seconds_per_token = peak
         run.metrics.machines.append(machine)
     first.train(*LOSSES)
     for _ in range(2):  # the second time on the same machine
@@ -176,7 +176,7 @@ def test_the_peak_and_the_machines_of_a_resumed_run_are_those_of_all_its_session
 def test_a_session_whose_peak_is_unknown_leaves_the_run_without_one(tmp_path):
     first, resumed = Run(tmp_path), Run(tmp_path)
     first.train(*LOSSES)
-    resumed.metrics.mfu_per_token = 0.5
+    resumed.metrics.peak_seconds_per_token = 0.5
     resumed.resume(first)
     resumed.train(*LOSSES)
     assert resumed.metrics.peak_seconds is None
@@ -194,6 +194,6 @@ def test_a_postponed_validation_is_no_validation(tmp_path):
     run = Run(tmp_path)
     metrics: Any = run.metrics
     metrics.settings.eval_every, metrics.signals.asked = 3, 15
-    run.module.val_dataloader = lambda: [(torch.tensor(2.0), None, 1.0)]
+    run.module.validation_batches = lambda: [(torch.tensor(2.0), None, 1.0)]
     run.train(*LOSSES)
     assert not run.metrics.just_validated(3)

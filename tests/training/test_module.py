@@ -23,7 +23,7 @@ def validation_of(rank: int, world: int, predicted: torch.Tensor, batch_size: in
         validation_targets=windows,
         predicted=predicted,
     )
-    return list(LanguageModel.val_dataloader(module))
+    return list(LanguageModel.validation_batches(module))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 5))

@@ -14,14 +14,14 @@ from posenc.training.signals import Signals
 from tests.conftest import HANGUP
 from tests.training.sending import send
 
-SLOWEST = signals.GRACE + max(watchdog.LIMIT, wandb_logger.FAILED_UPLOAD + client.GRACE)
+SLOWEST = signals.GRACE + max(watchdog.MARGIN, wandb_logger.FAILED_UPLOAD + client.GRACE)
 """Seconds from a signal to the end of a single rank; before a fixture changes the limit."""
 
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
     """A process that was stopped by Ctrl-C hears no other; this one goes on, also if it was slow to stop."""
-    monkeypatch.setattr(watchdog, "LIMIT", 60)
+    monkeypatch.setattr(watchdog, "MARGIN", 60)
     before = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, before)
@@ -70,7 +70,7 @@ def test_a_process_that_has_stopped_takes_the_time_it_needs():
         import os, signal, time
         from posenc.errors import Stopped
         from posenc.training import signals, watchdog
-        signals.GRACE = watchdog.LIMIT = 0.3
+        signals.GRACE = watchdog.MARGIN = 0.3
         try:
             with signals.Signals() as taken:
                 try:
@@ -151,7 +151,7 @@ def test_who_waited_for_a_signal_before_takes_the_time_it_needs():
     code = """
 import os, signal, sys, time
 from posenc.training import signals, watchdog
-watchdog.LIMIT = 0.1
+watchdog.MARGIN = 0.1
 signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(1), sys.exit(7)))
 with signals.Signals() as taken:
     taken.start_training()
@@ -204,7 +204,7 @@ def test_a_library_that_keeps_python_waiting_is_not_waited_for():
     code = (
         "import hashlib, os, signal, threading\n"
         "from posenc.training import signals, watchdog\n"
-        "signals.GRACE = watchdog.LIMIT = 0.2\n"
+        "signals.GRACE = watchdog.MARGIN = 0.2\n"
         "with signals.Signals():\n"
         "    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
         "    hashlib.pbkdf2_hmac('sha256', b'word', b'salt', 2**31 - 1)\n"

@@ -105,16 +105,16 @@ def test_the_step_without_lightning_has_the_precision_of_the_run(precision, dtyp
 
 def test_the_ranks_share_the_tokens_that_decide_about_compiling():
     experiment, hardware = Experiment.of(composed("experiment=smoke")), Mock()
-    experiment.for_run(hardware, ranks=2)
+    experiment.choose_compile(hardware, ranks=2)
     config = experiment.config
     tokens = config["batch_size"] * config["context"] // 2
-    ((steps, of_rank, layers, _), _) = hardware.for_run.call_args
+    ((steps, of_rank, layers, _), _) = hardware.choose_compile.call_args
     assert (steps, of_rank, layers) == (config["steps"], tokens, config["model"]["layers"])
 
 
 def test_all_schemes_are_compiled_or_none():
     hardware = Mock()
     for pos in ("none", "learned", "cope"):
-        Experiment.of(composed("experiment=smoke", f"pos={pos}")).for_run(hardware)
-    first, *others = hardware.for_run.call_args_list
+        Experiment.of(composed("experiment=smoke", f"pos={pos}")).choose_compile(hardware)
+    first, *others = hardware.choose_compile.call_args_list
     assert others == [first, first]

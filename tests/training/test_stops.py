@@ -21,7 +21,7 @@ SHORT = ("log_every=1", "eval_every=5", "eval_windows=8", "steps=10")
 
 
 def test_a_second_signal_in_the_validation_that_the_first_has_postponed_loses_nothing(tmp_path, monkeypatch):
-    validate = LanguageModel.validation_step
+    validate = LanguageModel.validation_loss
     stops: list[int] = []
 
     def stopped_twice(self, *batch):
@@ -31,7 +31,7 @@ def test_a_second_signal_in_the_validation_that_the_first_has_postponed_loses_no
             time.sleep(0.01)  # Python runs handlers between two instructions
         return validate(self, *batch)
 
-    monkeypatch.setattr(LanguageModel, "validation_step", stopped_twice)
+    monkeypatch.setattr(LanguageModel, "validation_loss", stopped_twice)
     for _ in range(2):
         with pytest.raises(Stopped, match="step 5 of 10 is saved"):
             train_here(tmp_path / "stopped", *SHORT)
@@ -41,7 +41,7 @@ def test_a_second_signal_in_the_validation_that_the_first_has_postponed_loses_no
 
 
 def test_a_run_stopped_twice_at_one_step_keeps_the_checkpoint_before_it(tmp_path, monkeypatch):
-    validate = LanguageModel.validation_step
+    validate = LanguageModel.validation_loss
 
     def stopped(self, *batch):
         if self.trainer.global_step == 10:
@@ -49,7 +49,7 @@ def test_a_run_stopped_twice_at_one_step_keeps_the_checkpoint_before_it(tmp_path
             time.sleep(0.01)
         return validate(self, *batch)
 
-    monkeypatch.setattr(LanguageModel, "validation_step", stopped)
+    monkeypatch.setattr(LanguageModel, "validation_loss", stopped)
     for _ in range(2):
         with pytest.raises(Stopped, match="step 10 of 15 is saved"):
             train_here(tmp_path, *SHORT[:-1], "steps=15", "checkpoint_seconds=0")

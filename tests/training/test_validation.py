@@ -17,8 +17,8 @@ def module(*batches: tuple[float, float]) -> Any:
     """A module whose batches have these losses and shares of all targets."""
     return SimpleNamespace(
         device=torch.device("cpu"),
-        val_dataloader=lambda: [(torch.tensor(loss), None, share) for loss, share in batches],
-        validation_step=lambda batch, _: batch[0] * batch[2],
+        validation_batches=lambda: [(torch.tensor(loss), None, share) for loss, share in batches],
+        validation_loss=lambda loss, _, share: loss * share,
     )
 
 

@@ -90,7 +90,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     settings = check(config)
     from posenc.config.instantiate import build
     from posenc.training.accelerator import compiler_errors
-    from posenc.training.environment import hardware as chip
+    from posenc.training.environment import device_name
 
     hardware = build(config, "trainer")
     device = hardware.device
@@ -103,7 +103,7 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     with resource_errors(configuration):
         step = training_step(config, choices["data"], hardware, clock)
     compiled = hardware.compile is True or hardware.cuda_graphs  # the choice of compile=auto has been printed
-    setup = f"{chip(device)}, {hardware.chosen_precision()}{', compiled' if compiled else ''}"
+    setup = f"{device_name(device)}, {hardware.chosen_precision()}{', compiled' if compiled else ''}"
     print(f"{name}: {settings.batch_size} windows of {settings.context} tokens per step; {setup}", flush=True)
     with resource_errors(configuration), compiler_errors():
         profiler = _trace(step, device)

@@ -3,18 +3,18 @@
 Uses torch's elastic multiprocessing, as torchrun does, which ends all ranks when one fails.
 """
 
-import ctypes
 import json
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from posenc.distributed.group import LOST, REPORT, TASK, own_keys
+from posenc.distributed.stop_signals import AT_ONCE, sigterm_ignored, stop_signals
 from posenc.errors import MISUSE, RunError, Stopped, UserError
 
 if TYPE_CHECKING:
@@ -25,13 +25,8 @@ ADDRESS = "127.0.0.1"
 SAVING = 30
 """Seconds that ranks have to save the run after a signal, as with torchrun and SLURM."""
 
-AT_ONCE = "stopped at once; the same command resumes from the last checkpoint"
-
 LAUNCHER = "POSENC_LAUNCHER"
 """Environment variable of the ranks with the process id of their launcher."""
-
-TIME_LIMIT_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that SLURM sends well before a job's time limit; the grace period is that of several ranks."""
 
 
 def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
@@ -40,7 +35,6 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     Raises:
         UserError, RunError, Stopped: the error of the ranks.
     """
-    import torch
     from torch.distributed import TCPStore
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, start_processes
 
@@ -48,19 +42,8 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     shared_store = TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
     store = own_keys(shared_store)
     store.set(TASK, json.dumps(task))
-    shared = {
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_WORLD_SIZE": str(world_size),
-        "MASTER_ADDR": ADDRESS,
-        "MASTER_PORT": str(shared_store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": str(True),  # the store is not hosted by one of the ranks
-        LAUNCHER: str(os.getpid()),
-        "TORCH_CPP_LOG_LEVEL": "ERROR",
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() // world_size))),
-    }
-    ranks = range(world_size)
-    commands = dict.fromkeys(ranks, ("-m", module))
-    environments = {rank: {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in ranks}
+    commands = dict.fromkeys(range(world_size), ("-m", module))
+    environments = _environments(world_size, shared_store.port)
     before = _left_to_torch()
     try:
         started = start_processes("rank", sys.executable, commands, environments, DefaultLogsSpecs(os.devnull))
@@ -70,13 +53,36 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-    if code == 0:
-        return
+    if code:
+        _raise_reported(code, json.loads(store.get(REPORT)) if store.check([REPORT]) else None, before)
+
+
+def _environments(world_size: int, port: int) -> dict[int, dict[str, str]]:
+    """The environment variables of each rank, as torchrun sets them, with the store at a port of this machine."""
+    import torch
+
+    shared = {
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": ADDRESS,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": str(True),  # the store is not hosted by one of the ranks
+        LAUNCHER: str(os.getpid()),
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, torch.get_num_threads() // world_size))),
+    }
+    return {rank: {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world_size)}
+
+
+def _raise_reported(code: int, report: tuple[str, int] | None, before: Mapping[int, Any]) -> NoReturn:
+    """Raise the error that a rank has reported, or what the exit code says of ranks that could not report one.
+
+    Args:
+        before: the handlers of this process, by signal.
+    """
     if code < 0:  # a rank was killed; the reported error may be that torch stopped the others
         raise RunError(LOST)
-    sentence, reported = (AT_ONCE if code > 128 else LOST), code
-    if store.check([REPORT]):
-        sentence, reported = json.loads(store.get(REPORT))
+    sentence, reported = report or (AT_ONCE if code > 128 else LOST, code)
     signum = (code if code > 128 else reported) - 128
     if signum <= 0:
         raise UserError(sentence) if reported == MISUSE else RunError(sentence)
@@ -86,29 +92,6 @@ def launch(module: str, world_size: int, task: Mapping[str, Any]) -> None:
         with sigterm_ignored():
             previous(signum, None)
     raise Stopped(signum, sentence)
-
-
-def stop_signals() -> list[signal.Signals]:
-    """The signals that stop a run: SIGHUP unless nohup ignores it, and those of a time limit if they have a handler.
-
-    The default action of the latter ends the process.
-    """
-    closed = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
-    ahead = [one for one in TIME_LIMIT_SIGNALS if callable(signal.getsignal(one))]
-    return [signal.SIGINT, signal.SIGTERM, *closed, *ahead]
-
-
-@contextmanager
-def sigterm_ignored() -> Iterator[None]:
-    """Context in which this process, and the commands that it starts, ignore SIGTERM.
-
-    SLURM sends it to every process of a requeued job, also to a `scontrol requeue` that still waits for its answer.
-    """
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _left_to_torch() -> dict[int, Any]:
@@ -135,12 +118,3 @@ def _exit_code(ranks: "PContext", handled: Collection[int]) -> int:
         return 128 + received.sigval
     assert ended is not None  # it waits without a timeout
     return next((failure.exitcode for failure in ended.failures.values()), 0)
-
-
-def end_with_parent(signum: int, parent: int) -> None:
-    """Make Linux send this process a signal when its parent, given by its process id, dies, or if it has died."""
-    pr_set_pdeathsig = 1  # linux/prctl.h
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").prctl(pr_set_pdeathsig, signum)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signum)

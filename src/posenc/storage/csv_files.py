@@ -45,12 +45,15 @@ class MetricsFile:
 
     When a run resumes, rows after the checkpoint are dropped, since they will be written again. Those may be damaged
     after a power failure: only rows up to a checkpoint have been flushed to disk.
+
+    Args:
+        last_step: of the checkpoint; 0 for a new file.
     """
 
-    def __init__(self, file: Path, columns: Sequence[str], resumed_at: int) -> None:
+    def __init__(self, file: Path, columns: Sequence[str], last_step: int) -> None:
         self.file, self.columns = file, columns
-        rows = intact_rows(file) if resumed_at else []
-        atomic_write(file, to_csv(columns, (row for row in rows if int(row["step"]) <= resumed_at)))
+        rows = intact_rows(file) if last_step else []
+        atomic_write(file, to_csv(columns, (row for row in rows if int(row["step"]) <= last_step)))
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows in one write; missing values are empty.

@@ -43,8 +43,7 @@ def _failure(line: str, folder: Path) -> dict[str, str]:
     """Parse a line, which may be incomplete if the process was killed."""
     try:
         failure = json.loads(line)
-        run = str(failure.get("run", ""))
-        run = os.path.abspath(os.path.join(folder, run)) if run else ""
-        return {"job": str(failure["job"]), "error": str(failure["error"]), "run": run}
+        job, error, run = str(failure["job"]), str(failure["error"]), str(failure.get("run", ""))
+        return {"job": job, "error": error, "run": os.path.abspath(os.path.join(folder, run)) if run else ""}
     except (ValueError, KeyError, TypeError, RecursionError):
         return {"job": "a job", "error": f"its line in {FAILED_JOBS} is damaged", "run": ""}

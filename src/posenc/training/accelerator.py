@@ -108,7 +108,7 @@ class Hardware:
         """The trained model with all of its weights, from memory or from the last checkpoint of its run."""
         return model
 
-    def for_run(self, steps: int, tokens: int, layers: int, weights: int) -> Self:
+    def choose_compile(self, steps: int, tokens: int, layers: int, weights: int) -> Self:
         """Resolve compile="auto" for a run, and print the choice. `tokens` is per step and device.
 
         `weights` does not count those of the position scheme, so that all schemes are compiled or none. A warm cache is
@@ -162,7 +162,7 @@ class DataParallel(Hardware):
     srun, on one node or several; otherwise they are started here.
 
     Raises:
-        ValueError: if the device is not available.
+        ValueError: if the device is not available or is MPS, or with cuda_graphs.
     """
 
     devices: PositiveInt | Literal["auto"] = "auto"

@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
 
-def hardware(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
     """Name of the GPU, or of the CPU and its number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

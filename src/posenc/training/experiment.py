@@ -61,11 +61,11 @@ class Experiment:
         noise = validation_noise(prepared.valid, windows, self.objective.noise_per_token)
         return windows, self.objective.inputs_and_targets(windows, noise)
 
-    def for_run(self, hardware: Hardware, ranks: int = 1) -> Hardware:
+    def choose_compile(self, hardware: Hardware, ranks: int = 1) -> Hardware:
         """The hardware with compile="auto" resolved for this run."""
         tokens = self.config["batch_size"] * self.config["context"] // ranks
         weights = sum(one.numel() for name, one in self.model.named_parameters() if not name.startswith("scheme."))
-        return hardware.for_run(self.config["steps"], tokens, len(self.model.blocks), weights)
+        return hardware.choose_compile(self.config["steps"], tokens, len(self.model.blocks), weights)
 
     def training_step(
         self,
@@ -80,7 +80,7 @@ class Experiment:
         if device.type == "cpu":
             keep_freed_memory()
         model = self.model.to(device)
-        compiled = self.for_run(hardware).compiled(lambda inputs, targets: loss_of(model, inputs, targets))
+        compiled = self.choose_compile(hardware).compiled(lambda inputs, targets: loss_of(model, inputs, targets))
 
         def loss(inputs: Tensor, targets: Tensor) -> Tensor:
             model.scheme.at_step(step.lr_scheduler.last_epoch)

@@ -23,12 +23,13 @@ from posenc.storage.run_directory import RunDirectory, machine
 from posenc.training import environment
 from posenc.training.accelerator import Hardware, compiler_errors
 from posenc.training.attention_probe import AttentionProbe
-from posenc.training.callbacks import Checkpoint, ProgressBar
+from posenc.training.checkpoint_callback import Checkpoint
 from posenc.training.efficiency import peak_memory, reset_peak_memory
 from posenc.training.experiment import Experiment
 from posenc.training.fork import Fork
 from posenc.training.metrics_writer import MetricsWriter
 from posenc.training.module import LanguageModel
+from posenc.training.progress_bar import ProgressBar
 from posenc.training.signals import Signals
 from posenc.training.timer import Timer
 from posenc.training.trainer import build_trainer
@@ -38,7 +39,7 @@ class TrainingRun:
     """A run that is ready to start; nothing has been written yet.
 
     Raises:
-        UserError: if this machine lacks the device asked for, or `fork_from` is not a run to begin from.
+        UserError: if `fork_from` is not a run to begin from.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class TrainingRun:
         self.trainer = build_trainer(hardware, directory, settings.steps, [self.metrics, checkpoint, bar])
         self.module = LanguageModel(experiment, experiment.batches(prepared), self.validation, hardware, timer)
         self.machine = {
-            "hardware": environment.hardware(self.device),
+            "hardware": environment.device_name(self.device),
             "devices": self.trainer.world_size,
             "compiled": hardware.compiles(),
         }
@@ -116,7 +117,7 @@ class TrainingRun:
 
     def _fit(self) -> None:
         """Train, starting from the newest intact checkpoint if there is one."""
-        checkpoint = broadcast(partial(_newest, self.directory))
+        checkpoint = broadcast(partial(_set_damaged_aside, self.directory))
         title = f"{self.directory.scheme}, seed {self.settings.seed}: {self.parameters / 1e6:.2f}M parameters"
         arithmetic = f"{self.trainer.precision} on {self.device.type}"
         print(f"{title}, {self.settings.steps} steps, {arithmetic}, in {self.directory.path}", flush=True)
@@ -128,7 +129,7 @@ class TrainingRun:
             print(f"Resuming from {Path(checkpoint).name}.", flush=True)
         try:
             with compiler_errors():
-                self.trainer.fit(self.module, ckpt_path=checkpoint, weights_only=True)
+                self.trainer.fit(self.module, ckpt_path=checkpoint)
         except RuntimeError as error:
             if "loading state_dict" not in str(error):
                 raise
@@ -184,8 +185,8 @@ class TrainingRun:
             print(presentable(f"A logger failed at the end of this run: {error}"), file=sys.stderr)
 
 
-def _newest(directory: RunDirectory) -> str | None:
-    """The checkpoint to resume from, or None; newer ones that are damaged are set aside with a warning."""
+def _set_damaged_aside(directory: RunDirectory) -> str | None:
+    """The newest intact checkpoint, or None; newer ones that are damaged are renamed, with a warning."""
     newest, damaged = checkpoint_files.newest(directory.checkpoints)
     for file in damaged:
         aside = file.rename(f"{file}.damaged")

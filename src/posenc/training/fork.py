@@ -26,6 +26,7 @@ class Fork:
 
     file: Path
     checkpoint: dict[str, Any]
+    rows: dict[str, str]
 
     @classmethod
     def of(cls, source: Path, experiment: Experiment) -> "Fork":
@@ -45,17 +46,23 @@ class Fork:
             free = MAY_DIFFER if measured else (*MAY_DIFFER, "attention_every")
             check_configuration(checkpoint, {**experiment.config, **{key: theirs[key] for key in free}})
             experiment.tokenizer.check(source)
+            rows = _rows(source)
         except UserError as error:
             raise UserError(f"fork_from={source}: {error}") from error
         _set_learning_rate(checkpoint, experiment, step)
-        return cls(file, {**checkpoint, "configuration": dict(experiment.config)})
+        return cls(file, {**checkpoint, "configuration": dict(experiment.config)}, rows)
 
     def into(self, directory: RunDirectory) -> None:
         """Copy the checkpoint and the rows, so that the run can be resumed from there."""
-        for rows in ("metrics.csv", "attention.csv"):
-            atomic_write(directory.path / rows, read_text(self.file.parents[1] / rows, MAX_BYTES))
+        for name, rows in self.rows.items():
+            atomic_write(directory.path / name, rows)
         stem = checkpoint_files.stem(checkpoint_files.step(self.file))
         CheckpointIO().save_checkpoint(self.checkpoint, directory.checkpoints / stem)
+
+
+def _rows(source: Path) -> dict[str, str]:
+    """The rows of a run, by file."""
+    return {name: read_text(source / name, MAX_BYTES) for name in ("metrics.csv", "attention.csv")}
 
 
 def _latest(folder: Path, shared: int) -> Path:

@@ -33,10 +33,9 @@ class MetricsWriter(Callback):
         seconds: training time so far, without validation, checkpoints and interruptions.
         row: the last row, written or pending.
         lowest: the lowest validation loss so far.
-        mfu_per_token: model FLOPs utilisation at one token per second; None if the devices' peak is unknown.
+        peak_seconds_per_token: seconds that the devices need for a token at their peak; None if that is unknown.
         peak_seconds: the seconds that the devices would have needed at their peak; None if that is unknown of some.
-        machines: what seconds depend on, of each session with another (`run_directory.machine`), the last one added
-            before training.
+        machines: each machine that the run has trained on (`run_directory.machine`), in order, without repetition.
         logger: set on rank 0 once the run directory is locked; ignores everything on other ranks.
 
     Args:
@@ -57,14 +56,14 @@ class MetricsWriter(Callback):
         self.tokens_per_step = settings.batch_size * settings.context
         self.timer, self.signals, self.show = timer, signals, show
         self.logger = Logger()
-        self.mfu_per_token: float | None = None
+        self.peak_seconds_per_token: float | None = None
         self.peak_seconds: float | None = 0.0
         self.machines: list[str] = []
         self.seconds = 0.0
         self.row: Row = {}
         self.lowest = math.inf
         self._pending = False
-        self._resumed_at: float | None = None
+        self._running_since: float | None = None
         self._seconds_at_row = 0.0
         self._losses: list[torch.Tensor] = []
 
@@ -82,8 +81,8 @@ class MetricsWriter(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.row = state_dict["seconds"], state_dict["row"]
-        self.lowest = state_dict.get("lowest", math.inf)  # this and the next two are missing in old checkpoints
-        self.peak_seconds = state_dict.get("peak_seconds")
+        self.lowest = state_dict["lowest"]
+        self.peak_seconds = state_dict.get("peak_seconds")  # this and the next are missing in old checkpoints
         self.machines = [*dict.fromkeys([*state_dict.get("machines", []), *self.machines])]
         self._pending, self._seconds_at_row = state_dict["pending"], state_dict["since_row"]
         self._losses = list(torch.tensor(state_dict["losses"]))
@@ -99,14 +98,15 @@ class MetricsWriter(Callback):
             if [step for step in steps if step <= written] != expected:
                 raise UserError(
                     f"{file} lacks rows up to step {written}, where the checkpoint resumes: "
-                    f"restore it, or delete {self.directory.path} to start from scratch"
+                    "restore it (or that of the run of fork_from=), or delete "
+                    f"{self.directory.path} to start from scratch"
                 )
 
     def setup(self, trainer: Trainer, pl_module: Any, *_: Any, **__: Any) -> None:
         peak = peak_flops(trainer.strategy.root_device, str(trainer.precision))
         if peak is not None:  # here the model is not sharded yet
             flops = flops_per_token(pl_module.model, self.settings.context)
-            self.mfu_per_token = flops / (peak * trainer.world_size)
+            self.peak_seconds_per_token = flops / (peak * trainer.world_size)
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         self.signals.start_training(multi_rank=trainer.world_size > 1)  # before a pending validation
@@ -117,25 +117,25 @@ class MetricsWriter(Callback):
         self._losses = [loss.to(pl_module.device) for loss in self._losses]
         self.timer.enter(LOOP)
         if self._pending:
-            self._complete(trainer, pl_module)
+            self._validate_and_write(trainer, pl_module)
 
     def on_train_batch_start(self, *_: Any) -> None:
         self.timer.enter(TRAINING)
-        if self._resumed_at is None:
-            self._resumed_at = time.perf_counter()
+        if self._running_since is None:
+            self._running_since = time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, *_: Any) -> None:
         loss, step = outputs["loss"], trainer.global_step
         self._losses.append(loss)
         if step % self.settings.log_every:
             if loss.device.type == "cpu":  # on a GPU, reading every loss would synchronise the device
-                self._read([loss], pl_module, step)
+                self._read_finite([loss], pl_module, step)
             self.timer.enter(LOOP)
             return
-        self._finish_row(trainer, pl_module, step)  # synchronises the device, so that the time is correct
+        self._measure_row(trainer, pl_module, step)  # synchronises the device, so that the time is correct
         self.signals.agree(trainer.strategy)
         self.timer.enter(LOOP)
-        self._complete(trainer, pl_module)
+        self._validate_and_write(trainer, pl_module)
 
     def check_finite(self, pl_module: Any, step: int) -> None:
         """Check the losses since the last row, up to this step, and the last gradient.
@@ -143,9 +143,9 @@ class MetricsWriter(Callback):
         Raises:
             RunError: if one of them is NaN or infinite, which must not be saved.
         """
-        self._read(self._losses, pl_module, step)
+        self._read_finite(self._losses, pl_module, step)
 
-    def _read(self, losses: Iterable[torch.Tensor], pl_module: Any, step: int) -> tuple[list[float], float]:
+    def _read_finite(self, losses: Iterable[torch.Tensor], pl_module: Any, step: int) -> tuple[list[float], float]:
         """Losses up to this step and the last gradient norm, all finite. Synchronises the device once."""
         *values, norm = torch.stack([*losses, pl_module.gradient_norm]).tolist()
         for at, loss in enumerate(values, step - len(values) + 1):
@@ -172,11 +172,11 @@ class MetricsWriter(Callback):
         self.file.append([row])
         self.logger.log_metrics(row)
 
-    def _finish_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
+    def _measure_row(self, trainer: Trainer, pl_module: Any, step: int) -> None:
         mean_losses = trainer.strategy.reduce(torch.stack(self._losses), reduce_op="mean")
-        losses, norm = self._read(mean_losses, pl_module, step)
+        losses, norm = self._read_finite(mean_losses, pl_module, step)
         self._losses = []
-        self.seconds, self._resumed_at = self._seconds_now(), None
+        self.seconds, self._running_since = self._seconds_now(), None
         tokens = self.settings.log_every * self.tokens_per_step
         speed = tokens / (self.seconds - self._seconds_at_row)
         self._seconds_at_row = self.seconds
@@ -189,15 +189,15 @@ class MetricsWriter(Callback):
             "gradient_norm": norm,
             "tokens_per_s": round(speed),
         }
-        if self.mfu_per_token is None:
+        if self.peak_seconds_per_token is None:
             self.peak_seconds = None
         else:
-            self.row["mfu"] = round(speed * self.mfu_per_token, 4)
+            self.row["mfu"] = round(speed * self.peak_seconds_per_token, 4)
             if self.peak_seconds is not None:
-                self.peak_seconds += tokens * self.mfu_per_token
+                self.peak_seconds += tokens * self.peak_seconds_per_token
         self._pending = True
 
-    def _complete(self, trainer: Trainer, pl_module: Any) -> None:
+    def _validate_and_write(self, trainer: Trainer, pl_module: Any) -> None:
         """Validate if it is due, and write the row; both stay pending if the run is being stopped."""
         if self.row["step"] % self.settings.eval_every == 0:
             with self.timer.within(VALIDATION):
@@ -244,4 +244,4 @@ class MetricsWriter(Callback):
         self.probe_file.sync()
 
     def _seconds_now(self) -> float:
-        return self.seconds + (0.0 if self._resumed_at is None else time.perf_counter() - self._resumed_at)
+        return self.seconds + (0.0 if self._running_since is None else time.perf_counter() - self._running_since)

@@ -62,13 +62,9 @@ class LanguageModel(LightningModule):
         self.model.scheme.at_step(self.trainer.global_step)
         return self.loss(*self.objective.inputs_and_targets(*batch))
 
-    def validation_step(self, batch: tuple[Tensor, Tensor, float], _: int) -> Tensor:
-        """A batch's contribution to the mean loss over all validation windows, in nats per predicted token.
-
-        Called by `validate` instead of Lightning: see `posenc.training.trainer`.
-        """
+    def validation_loss(self, inputs: Tensor, targets: Tensor, share: float) -> Tensor:
+        """A batch's contribution to the mean loss over all validation windows, in nats per predicted token."""
         self.model.scheme.at_step(self.trainer.global_step)
-        inputs, targets, share = batch
         return self.loss(inputs, targets) * share
 
     def configure_optimizers(self) -> Any:
@@ -99,7 +95,7 @@ class LanguageModel(LightningModule):
                 return
             yield batch
 
-    def val_dataloader(self) -> Iterator[tuple[Tensor, Tensor, float]]:
+    def validation_batches(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         """Inputs and targets, (size, T) each, and their share of all targets, distributed round-robin over the ranks.
 
         The size is at most that of training, and divides the number of windows if possible, so that one compiled graph
@@ -127,12 +123,12 @@ class LanguageModel(LightningModule):
             return
         with self.timer.within(COMPILING):
             train = [part.to(self.device) for part in next(self._shares(self.batches, 0))]
-            valid = next(self.val_dataloader())
+            valid = next(self.validation_batches())
             for _ in range(3 if self.hardware.cuda_graphs else 1):  # a CUDA graph is captured at the second call
                 loss: Any = self.trainer.strategy.training_step(train, 0)
                 loss.backward()
                 with self.trainer.precision_plugin.forward_context(), torch.no_grad():
-                    self.validation_step(valid, 0).item()
+                    self.validation_loss(*valid).item()
                 self.zero_grad()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

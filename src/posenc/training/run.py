@@ -111,7 +111,7 @@ def _train(
         import_torchmetrics()
         from posenc.training.fit import TrainingRun
     freeze_imports()
-    hardware = experiment.for_run(hardware, this_rank().world_size)
+    hardware = experiment.choose_compile(hardware, this_rank().world_size)
     summary = TrainingRun(experiment, prepared, settings, directory, hardware, signals, timer).train()
     if summary is None:
         return show_finished(directory, settings.fork_from)
@@ -147,11 +147,10 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
         print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
     mfu = f" ({summary['mfu']:.0%} MFU)" if "mfu" in summary else ""
     print(f"  speed            {summary['tokens_per_s']:,} tokens/s{mfu}, {summary['seconds']:.0f} s of training")
-    if "time" in summary:  # missing in old runs
-        total = sum(summary["time"].values())
-        shares = {phase: seconds / total for phase, seconds in summary["time"].items() if seconds > 0.01 * total}
-        print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in shares.items())}")
-        print(f"  peak memory      {summary['peak_memory'] / 2**30:.2f} GiB")
+    total = sum(summary["time"].values())
+    shares = {phase: seconds / total for phase, seconds in summary["time"].items() if seconds > 0.01 * total}
+    print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in shares.items())}")
+    print(f"  peak memory      {summary['peak_memory'] / 2**30:.2f} GiB")
     print(f"  sample           {textwrap.shorten(printable(directory.sample()), 60, placeholder=' ...')}")
     print(f"  written to       {directory.path}", flush=True)
 

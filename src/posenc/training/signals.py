@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from posenc.distributed import this_rank
-from posenc.distributed.launch import TIME_LIMIT_SIGNALS, sigterm_ignored, stop_signals
+from posenc.distributed.stop_signals import TIME_LIMIT_SIGNALS, sigterm_ignored, stop_signals
 from posenc.errors import Stopped, first_line
 from posenc.training.watchdog import Watchdog, exit_at_once
 
@@ -50,7 +50,7 @@ class Signals:
         self._passed_on = False
         self._watchdog: Watchdog | None = None
         self._timer_before = (0.0, 0.0)
-        self._longer = 0.0  # seconds to wait after the grace period
+        self._second_wait = 0.0  # seconds to wait after the grace period
 
     @property
     def asked(self) -> int | None:
@@ -68,12 +68,12 @@ class Signals:
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():  # handlers can only be set there
             handled = {*stop_signals(), signal.SIGALRM}
-            self._before = {one: signal.getsignal(one) for one in handled}
+            self._before = {one: signal.getsignal(one) or signal.SIG_DFL for one in handled}  # None: not from Python
             self._timer_before = signal.setitimer(signal.ITIMER_REAL, 0)
             self._install()
             self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_again
             stopping = handled - {signal.SIGALRM}
-            self._watchdog = Watchdog(stopping, self._limit, busy=lambda: self._saving)
+            self._watchdog = Watchdog(stopping, self._longest_wait, busy=lambda: self._saving)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -83,7 +83,7 @@ class Signals:
             sys.unraisablehook = self._unraisable
         # The process is about to exit: another Ctrl-C would only add a traceback to its last message, and the SIGTERM
         # that torchrun sends after the death of another rank would prevent it.
-        ignored = {self.received} & {signal.SIGINT}
+        ignored = {signal.SIGINT} if self.received == signal.SIGINT else set()
         if error is not None and this_rank().world_size > 1:
             ignored |= {signal.SIGTERM}
         for one, handler in self._before.items():
@@ -125,7 +125,7 @@ class Signals:
         Raises:
             Stopped: always, unless the previous handler of the signal raises something else.
         """
-        self._reason, self._longer = reason, 0.0
+        self._reason, self._second_wait = reason, 0.0
         if self._training and self._watchdog is not None:  # what is left to do has time limits of its own
             self._watchdog.stop()
         if self._before:
@@ -166,17 +166,17 @@ class Signals:
             return
         self.received = signum
         if self._training:
-            grace, limit = self._grace(signum), self._limit(signum)
+            grace, limit = self._grace(signum), self._longest_wait(signum)
             awaited = "row of metrics.csv was written" if self._multi_rank else "step ended"
             self._reason = f"no {awaited} within {limit:g} s; the same command resumes from the last checkpoint"
-            self._longer = limit - grace
+            self._second_wait = limit - grace
             if not self._saving:
                 signal.setitimer(signal.ITIMER_REAL, grace)
         else:
             self.stop(self._reason)
 
     def _grace_is_over(self, *_: object) -> None:
-        longer, self._longer = self._longer, 0.0
+        longer, self._second_wait = self._second_wait, 0.0
         if not longer:
             self.stop(self._reason)
         signal.setitimer(signal.ITIMER_REAL, longer)
@@ -186,7 +186,7 @@ class Signals:
     def _grace(self, signum: int) -> float:
         return GRACE + (MULTI_RANK_GRACE if self._multi_rank or signum in TIME_LIMIT_SIGNALS else 0.0)
 
-    def _limit(self, signum: int) -> float:
+    def _longest_wait(self, signum: int) -> float:
         at_a_terminal = signum == signal.SIGINT and self._training and not self._multi_rank
         return self._grace(signum) + (CTRL_C_GRACE if at_a_terminal else 0.0)
 

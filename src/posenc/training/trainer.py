@@ -9,6 +9,8 @@ and callbacks in one checkpoint. In addition to OFF, these features are not used
   agree to stop at each row of metrics.csv instead.
 - Its SLURM support, which requeues the job and saves hpc_ckpt_*.ckpt: on SLURM, too, a run uses the environment of a
   single process or of torchrun.
+- Its validation, which repeats one at which a run resumes, or cuts it short (#19549, #20277, #20288): a signal must be
+  able to postpone a validation until the run is resumed. See `posenc.training.validation`.
 - Its search for hpc_ckpt_*.ckpt in `default_root_dir`, which would take precedence over `ckpt_path` (#20347, #12369):
   that folder is the run directory, which has none.
 """
@@ -20,19 +22,14 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from posenc.compat import without_sigterm_broadcast
 from posenc.distributed import this_rank
-from posenc.errors import UserError, first_line
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.accelerator import Hardware, keep_freed_memory
 from posenc.training.checkpoint_io import CheckpointIO
 
 OFF: dict[str, Any] = {
-    # A signal must be able to postpone a validation until the run is resumed. Lightning repeats a validation at which
-    # it resumes or cuts it short (#19549, #20277, #20288), so `validate` calls `validation_step`.
-    "limit_val_batches": 0,
     # `Checkpoint` puts a checksum into the file name; ModelCheckpoint needs the name in advance.
     "enable_checkpointing": False,
     # `ProgressBar` prints plain lines if there is no terminal, and counts steps, not epochs.
@@ -41,37 +38,28 @@ OFF: dict[str, Any] = {
     "enable_model_summary": False,
     # W&B starts once the run directory is locked: until then another process may be training the run.
     "logger": False,
-    # Batches are a function of step and rank; there is no sampler to replace.
-    "use_distributed_sampler": False,
 }
 
 
 def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callbacks: Sequence[Callback]) -> Trainer:
-    """Lightning's Trainer on the requested device.
-
-    Raises:
-        UserError: if Lightning has no such device here.
-    """
+    """Lightning's Trainer on the hardware's device."""
     _silence_lightning()
     rank = this_rank()
     # Torchrun's variables may also come from srun. Either environment prevents Lightning's own SLURM support.
     environment = TorchElasticEnvironment() if rank.world_size > 1 else LightningEnvironment()
-    try:
-        trainer = Trainer(
-            accelerator=hardware.accelerator,
-            precision=hardware.chosen_precision(),
-            max_steps=steps,
-            callbacks=list(callbacks),
-            default_root_dir=directory.path,
-            devices=rank.local_world_size,
-            num_nodes=rank.world_size // rank.local_world_size,
-            strategy=hardware.strategy(),
-            plugins=[CheckpointIO(), environment],
-            **OFF,
-        )
-    except (MisconfigurationException, RuntimeError) as error:
-        raise UserError(f"trainer.accelerator={hardware.accelerator}: {first_line(error)}") from error
-    if trainer.strategy.root_device.type == "cpu":
+    trainer = Trainer(
+        accelerator=hardware.device.type,
+        precision=hardware.chosen_precision(),
+        max_steps=steps,
+        callbacks=list(callbacks),
+        default_root_dir=directory.path,
+        devices=rank.local_world_size,
+        num_nodes=rank.world_size // rank.local_world_size,
+        strategy=hardware.strategy(),
+        plugins=[CheckpointIO(), environment],
+        **OFF,
+    )
+    if hardware.device.type == "cpu":
         keep_freed_memory()
     without_sigterm_broadcast(trainer)
     return trainer

@@ -19,12 +19,12 @@ def validate(trainer: Trainer, pl_module: Any, shift: float, postponed: Callable
         postponed: asked before each batch whether to give up, in which case nothing is returned.
     """
     moments = torch.zeros(4, device=pl_module.device)  # mean; mean and mean square minus `shift`; number of batches
-    for batch in pl_module.val_dataloader():
+    for inputs, targets, share in pl_module.validation_batches():
         if postponed():
             return None
         with trainer.precision_plugin.forward_context():
-            part = pl_module.validation_step(batch, 0)
-        if share := batch[2]:
+            part = pl_module.validation_loss(inputs, targets, share)
+        if share:
             shifted = part - share * shift
             moments += torch.stack([part, shifted, shifted.square() / share, torch.ones_like(part)])
     loss, first, second, batches = trainer.strategy.reduce(moments, reduce_op="sum").tolist()

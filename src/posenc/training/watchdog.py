@@ -14,26 +14,26 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from posenc.distributed import this_rank
-from posenc.distributed.launch import AT_ONCE
+from posenc.distributed.stop_signals import AT_ONCE
 
-LIMIT = 1.5
-"""Seconds after the grace period of a signal until the process exits without any cleanup."""
+MARGIN = 1.5
+"""Seconds after that until the process exits without any cleanup."""
 
 REPEATED = 0.5
 """Seconds after which a Ctrl-C is a second one: Python's handlers, too, take two in a shorter time for one."""
 
 
 class Watchdog:
-    """Starts when it is created, in the main thread.
+    """Must be created in the main thread; its own thread starts at once.
 
     Args:
         signals: those after which the process is expected to end.
-        grace: seconds from a signal until its handler ends the process.
+        wait: seconds from a signal until its handler ends the process.
         busy: whether the process may take longer, such as for writing a checkpoint.
     """
 
-    def __init__(self, signals: Collection[int], grace: Callable[[int], float], busy: Callable[[], bool]) -> None:
-        self._signals, self._grace, self._busy = signals, grace, busy
+    def __init__(self, signals: Collection[int], wait: Callable[[int], float], busy: Callable[[], bool]) -> None:
+        self._signals, self._wait, self._busy = signals, wait, busy
         self._stopped = threading.Event()
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
@@ -59,14 +59,14 @@ class Watchdog:
 
     def _wait_for_end(self, signum: int, pipe: io.FileIO) -> None:
         since = time.monotonic()
-        until = since + self._grace(signum) + LIMIT
+        until = since + self._wait(signum) + MARGIN
         while not self._stopped.is_set():
             received = select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
             again = pipe.read(1) if received else b""
             if self._stopped.is_set() or (received and not again):  # the other end is closed
                 return
             if not received and self._busy():
-                until += self._grace(signum) + LIMIT
+                until += self._wait(signum) + MARGIN
             elif not received or (again[0] == signum == signal.SIGINT and time.monotonic() - since > REPEATED):
                 exit_at_once(signum)
 

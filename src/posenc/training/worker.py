@@ -11,7 +11,8 @@ from omegaconf import OmegaConf  # noqa: E402
 
 from posenc.config.command_line import one_sentence_errors  # noqa: E402
 from posenc.distributed.group import TASK, store  # noqa: E402
-from posenc.distributed.launch import LAUNCHER, TIME_LIMIT_SIGNALS, end_with_parent  # noqa: E402
+from posenc.distributed.launch import LAUNCHER  # noqa: E402
+from posenc.distributed.stop_signals import TIME_LIMIT_SIGNALS, end_with_parent  # noqa: E402
 
 
 def main() -> None:
