@@ -17,7 +17,7 @@ from posenc.analysis.convergence import Estimate, first_reached, mean, speed_up
 from posenc.analysis.results import Result
 from posenc.errors import UserError
 
-ARM, BASELINE, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
+ROPE, SINUSOID, OTHERS = "rope", "sinusoidal", ("learned", "t5", "alibi", "none")
 
 FAMILIES = {"none": "no positions", "learned": "additive", "sinusoidal": "additive"}
 """Those of the schemes that are not relative."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from posenc.analysis.claim_map import ARM, BASELINE, OTHERS, Point, advantage
+from posenc.analysis.claim_map import OTHERS, ROPE, SINUSOID, Point, advantage
 from posenc.analysis.results import Result
 from posenc.analysis.run_key import BACKBONE, SEARCH, Key
 from posenc.analysis.study import Study
@@ -38,12 +38,12 @@ class CorpusMap:
     @property
     def both(self) -> list[Result]:
         """The backbone's runs of the arm and of the baseline."""
-        return [result for result in self.backbone if result.pos in (ARM, BASELINE)]
+        return [result for result in self.backbone if result.pos in (ROPE, SINUSOID)]
 
     @property
     def others(self) -> dict[str, list[Result]]:
         """The backbone's runs of every other scheme."""
-        schemes = sorted({result.pos for result in self.backbone} - {ARM, BASELINE})
+        schemes = sorted({result.pos for result in self.backbone} - {ROPE, SINUSOID})
         return {pos: [result for result in self.backbone if result.pos == pos] for pos in schemes}
 
 
@@ -56,8 +56,8 @@ def corpus_map(study: Study, corpus: str) -> CorpusMap:
         results,
         backbone,
         alternatives,
-        points=advantage(backbone, ARM, BASELINE),
-        against={other: advantage(backbone, ARM, other) for other in OTHERS},
+        points=advantage(backbone, ROPE, SINUSOID),
+        against={other: advantage(backbone, ROPE, other) for other in OTHERS},
         instead={name: advantage_with(backbone, runs) for name, runs in alternatives.items()},
         changed={setting: [result for result in results if result.setting == setting] for setting in settings},
     )
@@ -87,7 +87,7 @@ def backbone_of(study: Study, corpus: str) -> tuple[list[Result], dict[str, list
     alternatives: dict[str, list[Result]] = {}
     for name, blocks in named.items():
         of_name = [result for found in blocks for result in found]
-        if any({ARM, BASELINE} <= {result.pos for result in found} for found in blocks):
+        if any({ROPE, SINUSOID} <= {result.pos for result in found} for found in blocks):
             alternatives[name] = of_name
         for result in of_name:
             alternatives.setdefault(f"{result.pos}, {name}", []).append(result)
@@ -104,8 +104,8 @@ def replaced(backbone: Sequence[Result], alternative: Sequence[Result]) -> list[
 
 def advantage_with(backbone: Sequence[Result], alternative: Sequence[Result]) -> tuple[Point, ...]:
     """N(D) with an alternative to some runs of the arm or of the baseline, or over another scheme with these runs."""
-    return advantage(replaced(backbone, alternative), ARM, _baseline(alternative))
+    return advantage(replaced(backbone, alternative), ROPE, _baseline(alternative))
 
 
 def _baseline(alternative: Iterable[Result]) -> str:
-    return next((result.pos for result in alternative if result.pos != ARM), BASELINE)
+    return next((result.pos for result in alternative if result.pos != ROPE), SINUSOID)

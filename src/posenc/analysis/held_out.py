@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage
+from posenc.analysis.claim_map import ROPE, SINUSOID, Point, advantage
 from posenc.analysis.results import BlockRow, Result
 from posenc.analysis.run_key import BACKBONE
 
@@ -25,5 +25,5 @@ def held_out(
     for name, results in {BACKBONE: backbone, **alternatives}.items():
         runs = [result for result in results if result.key in losses]
         on_test = [replace(run, val_loss=losses[run.key]) for run in runs]
-        found[name] = list(zip(advantage(on_test, ARM, BASELINE), advantage(runs, ARM, BASELINE), strict=True))
+        found[name] = list(zip(advantage(on_test, ROPE, SINUSOID), advantage(runs, ROPE, SINUSOID), strict=True))
     return {name: points for name, points in found.items() if points}

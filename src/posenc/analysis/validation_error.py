@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from posenc.analysis.claim_map import ARM
+from posenc.analysis.claim_map import ROPE
 from posenc.analysis.corpus_map import replaced
 from posenc.analysis.results import BlockRow, Result
 from posenc.analysis.run_key import Key
@@ -53,9 +53,9 @@ def differences(
     pairs: dict[tuple[object, object], dict[int, tuple[Result, Result]]] = {}
     for results in (backbone, *(replaced(backbone, found) for found in alternatives.values())):
         measured = [result for result in results if result.key in losses]
-        arms = {(result.seed, result.tokens): result for result in measured if result.pos == ARM}
+        arms = {(result.seed, result.tokens): result for result in measured if result.pos == ROPE}
         for own in measured:
-            if own.pos != ARM and (arm := arms.get((own.seed, own.tokens))):
+            if own.pos != ROPE and (arm := arms.get((own.seed, own.tokens))):
                 pairs.setdefault((own.arm, arm.arm), {})[own.seed] = own, arm
     found = [_difference([by_seed[seed] for seed in sorted(by_seed)], losses) for by_seed in pairs.values()]
     return sorted(found, key=lambda one: [(run.tokens, run.pos, run.lr) for run in one.pairs[0]])

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import ScaledTranslation
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point, compared, from_reversal
+from posenc.analysis.claim_map import ROPE, SINUSOID, Point, compared, from_reversal
 from posenc.analysis.results import Result
 from posenc.report import formatting
 from posenc.report.figures import STYLE, label, legend
@@ -56,7 +56,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
     drawn[0].set_ylabel("final validation loss, nats per token")
     title = ["Each dot is a run, trained to the end of its schedule; lines: medians over seeds"]
     if arrows:
-        title.append(f"arrows: how many times fewer tokens {titled(ARM)} needs for the same loss")
+        title.append(f"arrows: how many times fewer tokens {titled(ROPE)} needs for the same loss")
     fig.suptitle("\n".join(title), fontsize=10)
     legend(fig, 3, fontsize=9, columnspacing=1, handlelength=2.2, handletextpad=0.5)
     return fig
@@ -65,7 +65,7 @@ def losses(results: Sequence[Result], points: Sequence[Point], alternatives: Map
 def _hollow(alternatives: Mapping[str, Sequence[Result]], points: Sequence[Point]) -> list[Result]:
     """The alternatives' runs of both arms, each once though it may have several names, before the reversal."""
     runs, later = dict.fromkeys(itertools.chain(*alternatives.values())), from_reversal(points)
-    return [run for run in runs if run.pos in (ARM, BASELINE) and run.tokens not in later]
+    return [run for run in runs if run.pos in (ROPE, SINUSOID) and run.tokens not in later]
 
 
 def over_budgets(axes: Any, budgets: set[int]) -> None:
@@ -86,8 +86,8 @@ def over_budgets(axes: Any, budgets: set[int]) -> None:
 
 
 def _runs(axes: Any, results: Sequence[Result]) -> None:
-    look = looks([ARM, BASELINE])
-    for pos in (BASELINE, ARM):
+    look = looks([ROPE, SINUSOID])
+    for pos in (SINUSOID, ROPE):
         by_budget: dict[int, list[float]] = {}
         for result in sorted(results, key=lambda result: result.tokens):
             if result.pos == pos:
@@ -102,10 +102,10 @@ def _runs(axes: Any, results: Sequence[Result]) -> None:
 
 def _beside(axes: Any, runs: Sequence[Result], seeds: Set[int]) -> None:
     """Hollow markers to the right of the dots: further settings with these seeds, and replications with others."""
-    look = looks([ARM, BASELINE])
+    look = looks([ROPE, SINUSOID])
     for name, marker, points, replicates in (("other settings", "D", 6, False), ("replications", "P", 12, True)):
         aside = axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
-        for pos in (BASELINE, ARM):
+        for pos in (SINUSOID, ROPE):
             own = [run for run in runs if run.pos == pos and (run.seed not in seeds) == replicates]
             style = {"color": look[pos].colour, "markersize": 5, "fillstyle": "none", "transform": aside}
             if own:

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from posenc.analysis.claim_map import ARM, BASELINE
+from posenc.analysis.claim_map import ROPE, SINUSOID
 from posenc.analysis.results import CopyingRow, Result
 from posenc.report import formatting
 from posenc.report.figures import STYLE
@@ -32,8 +32,8 @@ def over_copying(results: Sequence[Result], rows: Sequence[CopyingRow], budgets:
     """
     comparable = [run for run in results if run.in_default_setting and run.tokens in budgets]
     gains = {row.key: row.first - row.second for row in rows}
-    lowest = _lowest([run for run in comparable if run.pos == BASELINE])
-    drawn = [run for run in comparable if run.pos != BASELINE and run.key in gains and (run.tokens, run.seed) in lowest]
+    lowest = _lowest([run for run in comparable if run.pos == SINUSOID])
+    drawn = [run for run in comparable if run.pos != SINUSOID and run.key in gains and (run.tokens, run.seed) in lowest]
     if not drawn:
         return None
     fig = Figure(figsize=(8, 4.2), layout="constrained")
@@ -49,7 +49,7 @@ def over_copying(results: Sequence[Result], rows: Sequence[CopyingRow], budgets:
     for tokens, marker in markers.items():
         axes.plot([], [], marker, color="#767676", label=f"{formatting.millions(tokens)} tokens")
     axes.set_xlabel("loss at the first minus at the second occurrence, nats per token")
-    axes.set_ylabel(f"final loss minus the {titled(BASELINE)}'s, nats per token")
+    axes.set_ylabel(f"final loss minus the {titled(SINUSOID)}'s, nats per token")
     fig.legend(loc="outside right upper", fontsize=9, frameon=False)
     return fig
 
@@ -62,17 +62,17 @@ def _lowest(runs: Sequence[Result]) -> Mapping[tuple[int, int], float]:
 
 def _named(run: Result) -> str:
     """The scheme, and of the arm its base."""
-    return f"{run.pos}, {formatting.base(run.base)}" if run.pos == ARM else run.pos
+    return f"{run.pos}, {formatting.base(run.base)}" if run.pos == ROPE else run.pos
 
 
 def _styles(runs: Sequence[Result]) -> dict[str, dict[str, Any]]:
     """By name: the arm is darker with a larger base; another scheme has its colour, hollow if one before it has it."""
-    of_arm = sorted({(float(run.base), _named(run)) for run in runs if run.pos == ARM})
+    of_arm = sorted({(float(run.base), _named(run)) for run in runs if run.pos == ROPE})
     shades = matplotlib.colormaps["Reds"].resampled(len(of_arm) + 2)
     styles: dict[str, dict[str, Any]] = {
         name: {"color": to_hex(shades(index + 2))} for index, (_, name) in enumerate(of_arm)
     }
-    for pos, look in looks({run.pos for run in runs} - {ARM}).items():
+    for pos, look in looks({run.pos for run in runs} - {ROPE}).items():
         again = look.colour in {style["color"] for style in styles.values()}
         styles[pos] = {"color": look.colour, "fillstyle": "none" if again else "full"}
     return styles

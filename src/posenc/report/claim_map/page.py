@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point, advantage, from_reversal, growth
+from posenc.analysis.claim_map import ROPE, SINUSOID, Point, advantage, from_reversal, growth
 from posenc.analysis.corpus_map import CorpusMap, corpus_map
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import (
@@ -121,7 +121,7 @@ def _in_other_settings(study: Study, found: CorpusMap) -> dict[str, dict[str, Se
     texts = {setting: study.changes.get(setting) or setting for setting in found.changed}
     shared = {text for text, settings in Counter(texts.values()).items() if settings > 1}
     factors: dict[str, Sequence[Point]] = {
-        f"{text} ({setting})" if text in shared else text: advantage(found.changed[setting], ARM, BASELINE)
+        f"{text} ({setting})" if text in shared else text: advantage(found.changed[setting], ROPE, SINUSOID)
         for setting, text in texts.items()
     }
     factors |= {f"against {other}": points for other, points in found.against.items() if len(points) == 1}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point, tokens_to
+from posenc.analysis.claim_map import ROPE, SINUSOID, Point, tokens_to
 from posenc.report import formatting
 from posenc.report.claim_map.losses import over_budgets
 from posenc.report.figures import STYLE, label
@@ -62,7 +62,7 @@ def advantages(
     _gaps(below, main)
     _rows(lower.subplots(), groups)
     upper.legend(loc="outside lower center", ncols=2, fontsize=9)
-    title = f"How many times fewer tokens {titled(ARM)} needs than the {titled(BASELINE)}"
+    title = f"How many times fewer tokens {titled(ROPE)} needs than the {titled(SINUSOID)}"
     elsewhere = itertools.chain.from_iterable(rows.values() for rows in groups.values())
     upper.suptitle("\n".join([title, *_key([*main, *elsewhere])]), fontsize=10)
     return fig
@@ -83,7 +83,7 @@ def _key(points: Sequence[Point]) -> list[str]:
 def _over_tokens(axes: Any, main: Sequence[Point], others: Mapping[str, Sequence[Point]]) -> None:
     axes.axhline(1, color="#1c1c1c", linewidth=0.9)
     _seeds_of(axes, main)
-    _line(axes, main, f"against {titled(BASELINE)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
+    _line(axes, main, f"against {titled(SINUSOID)}", color=_MAIN, linewidth=2.2, marker="o", markersize=5)
     look, markers = looks(others), dict(zip(others, itertools.cycle("DsPXh^v"), strict=False))
     middle = (len(others) - 1) / 2
     for place, (pos, points) in enumerate(others.items()):
@@ -199,8 +199,10 @@ def _gaps(axes: Any, points: Sequence[Point]) -> None:
     low, high = axes.get_ylim()
     if low < 0:
         axes.set_ylim(bottom=min(low, -0.055))  # with the tick at -0.05
-    axes.set_ylabel(f"{titled(BASELINE)} minus {titled(ARM)},\nnats per token{', log above 0.1' if high > 0.1 else ''}")
-    axes.set_xlabel(f"million training tokens of the {titled(BASELINE)}")
+    axes.set_ylabel(
+        f"{titled(SINUSOID)} minus {titled(ROPE)},\nnats per token{', log above 0.1' if high > 0.1 else ''}"
+    )
+    axes.set_xlabel(f"million training tokens of the {titled(SINUSOID)}")
 
 
 def _ngram_axis(axes: Any, points: Sequence[Point], ngrams: Mapping[int, float]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from posenc.analysis.claim_map import ARM, BASELINE, Point, from_reversal
+from posenc.analysis.claim_map import ROPE, SINUSOID, Point, from_reversal
 from posenc.analysis.results import Result
 from posenc.report import formatting
 from posenc.report.figures import STYLE
@@ -31,14 +31,14 @@ def reversed_order(
     stacked = fig.subplots(len(strips), 1, squeeze=False, sharex=True, height_ratios=numbers)[:, 0]
     drawn = [run for rows in strips.values() for _, runs in rows for run in runs]
     several = {
-        ARM: len({run.base for run in drawn if run.pos == ARM}) > 1,
-        BASELINE: len({run.scale for run in drawn if run.pos == BASELINE}) > 1,
+        ROPE: len({run.base for run in drawn if run.pos == ROPE}) > 1,
+        SINUSOID: len({run.scale for run in drawn if run.pos == SINUSOID}) > 1,
     }
     for axes, (budget, rows) in zip(stacked, strips.items(), strict=True):
         of_arms = [(_named(name, runs[0], several.get(runs[0].pos, False)), runs) for name, runs in rows]
         _strip(axes, of_arms, f"the runs of {formatting.millions(budget)} tokens; bars: means, bold: the arms")
         for tick, (name, _) in zip(axes.get_yticklabels(), rows, strict=True):
-            tick.set_fontweight("bold" if name in (ARM, BASELINE) else "normal")
+            tick.set_fontweight("bold" if name in (ROPE, SINUSOID) else "normal")
     stacked[-1].set_xlabel("final validation loss, nats per token")
     return fig
 
@@ -47,15 +47,15 @@ def _rows(
     results: Sequence[Result], alternatives: Mapping[str, Sequence[Result]], tokens: int
 ) -> list[tuple[str, list[Result]]]:
     """The runs of one budget by the name of their arm, by rising mean loss."""
-    arms = {pos: [run for run in results if run.pos == pos] for pos in (BASELINE, ARM)} | dict(alternatives)
+    arms = {pos: [run for run in results if run.pos == pos] for pos in (SINUSOID, ROPE)} | dict(alternatives)
     rows = [(name, [run for run in runs if run.tokens == tokens]) for name, runs in arms.items()]
     return sorted((row for row in rows if row[1]), key=lambda row: statistics.fmean(run.val_loss for run in row[1]))
 
 
 def _named(name: str, run: Result, in_full: bool) -> str:
     """The name of an arm with its learning rate, and perhaps with its base or amplitude."""
-    own = {ARM: formatting.base, BASELINE: "amplitude {}".format}
-    chosen = [own[run.pos](run.base if run.pos == ARM else run.scale)] if in_full else []
+    own = {ROPE: formatting.base, SINUSOID: "amplitude {}".format}
+    chosen = [own[run.pos](run.base if run.pos == ROPE else run.scale)] if in_full else []
     chosen.append(f"learning rate {run.lr:g}")
     return ", ".join([name, *(one for one in chosen if one not in name.split(", "))])
 

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from posenc.analysis.claim_map import ARM, BASELINE, FAMILIES, Point, advantage
+from posenc.analysis.claim_map import FAMILIES, ROPE, SINUSOID, Point, advantage
 from posenc.analysis.convergence import mean
 from posenc.analysis.levels import Level, level, levels_of_arm
 from posenc.analysis.results import Result, RunRow, ShareRow, by_arm
@@ -52,8 +52,8 @@ def one_factor(settings: Mapping[str, Sequence[Result]], unit: int) -> list[str]
     rows = [
         (setting, baseline, *_cells(point, unit))
         for setting, results in settings.items()
-        for baseline in sorted({result.pos for result in results} - {ARM})
-        for point in advantage(results, ARM, baseline)
+        for baseline in sorted({result.pos for result in results} - {ROPE})
+        for point in advantage(results, ROPE, baseline)
     ]
     return section(Table(("setting", "baseline", *HEAD), rows), "### One factor at a time")
 
@@ -73,11 +73,11 @@ def levels(backbone: Sequence[Result], ngrams: Mapping[int, float]) -> list[str]
         backbone: the results of a corpus.
         ngrams: losses by order.
     """
-    of_arm = [("RoPE's final loss", found) for found in levels_of_arm(backbone, ARM, BASELINE)]
-    of_ngrams = [(f"{order}-gram model", level(backbone, ARM, BASELINE, loss)) for order, loss in ngrams.items()]
+    of_arm = [("RoPE's final loss", found) for found in levels_of_arm(backbone, ROPE, SINUSOID)]
+    of_ngrams = [(f"{order}-gram model", level(backbone, ROPE, SINUSOID, loss)) for order, loss in ngrams.items()]
     rows = [(name, *_of_level(found)) for name, found in (*of_arm, *of_ngrams) if found]
     return section(
-        Table(("level", "loss", f"tokens of {ARM}", f"tokens of {BASELINE}", "ratio (95 % interval)"), rows),
+        Table(("level", "loss", f"tokens of {ROPE}", f"tokens of {SINUSOID}", "ratio (95 % interval)"), rows),
         "### Tokens to the same loss",
         "N above compares the tokens that the arms need to the sinusoid's final loss. This table compares them at "
         "RoPE's final loss for each budget, with the sinusoid's tokens interpolated between its budgets, and at the "
@@ -121,7 +121,7 @@ def position_shares(rows: Sequence[ShareRow]) -> list[str]:
 def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
     """One row per scheme with runs of one budget, by rising loss, in Markdown."""
     of_budget = [result for result in results if result.tokens == tokens]
-    own = {result.seed: result.val_loss for result in of_budget if result.pos == ARM}
+    own = {result.seed: result.val_loss for result in of_budget if result.pos == ROPE}
     rows = []
     for pos in {result.pos for result in of_budget}:
         runs = [result for result in of_budget if result.pos == pos]
@@ -130,8 +130,8 @@ def schemes(results: Sequence[Result], tokens: int, unit: int) -> str:
         family = FAMILIES.get(pos.partition("_")[0], "relative")  # a variant has its scheme's name first
         cells = [pos, family, rates, str(len(runs)), formatting.interval(loss)]
         behind = [run.val_loss - own[run.seed] for run in runs if run.seed in own]
-        cells.append(formatting.difference(mean(behind)) if pos != ARM and behind else "")
-        fewer = [point for point in advantage(results, ARM, pos) if point.tokens == tokens and pos != ARM]
+        cells.append(formatting.difference(mean(behind)) if pos != ROPE and behind else "")
+        fewer = [point for point in advantage(results, ROPE, pos) if point.tokens == tokens and pos != ROPE]
         cells.append(fewer_tokens(fewer[0], unit) if fewer else "")
         rows.append((loss.value, cells))
     head = ("scheme", "family", "learning rate", "seeds", "final loss", "minus RoPE's, paired")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib.figure import Figure
 
-from posenc.analysis.claim_map import ARM, BASELINE
+from posenc.analysis.claim_map import ROPE, SINUSOID
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.results import CurveRow, by_arm, losses_by_seed
 from posenc.analysis.run_key import BACKBONE, SEARCH
@@ -42,7 +42,7 @@ class ArmCurves(NamedTuple):
     def name(self, pos: str, with_base: bool) -> str:
         """RoPE, learning rate 0.003, base 1,000; sinusoid, learning rate 0.003, amplitude 0.2."""
         parts = [titled(pos), f"learning rate {self.lr:g}"]
-        if pos == BASELINE and self.scale:
+        if pos == SINUSOID and self.scale:
             parts.append(f"amplitude {self.scale}")
         elif with_base:
             parts.append(formatting.base(self.base))
@@ -77,14 +77,14 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
         rows: of one budget on one corpus.
     """
     found = arms(rows)
-    if ARM not in found:
+    if ROPE not in found:
         return None
-    rope, *controls = found.pop(ARM)
+    rope, *controls = found.pop(ROPE)
     shown = [(pos, first) for pos, (first, *_) in found.items() if first.by_seed.keys() & rope.by_seed]
     if not shown:
         return None
     controls = [curves for curves in controls if len(curves.by_seed.keys() & rope.by_seed) > 1]
-    shown += [(ARM, curves) for curves in controls]
+    shown += [(ROPE, curves) for curves in controls]
     several_bases = len({curves.base for curves in (rope, *controls)}) > 1
     fig = Figure(figsize=(8, 6), layout="constrained")
     axes: Any = fig.subplots()
@@ -92,17 +92,17 @@ def within_runs(rows: Sequence[CurveRow]) -> Figure | None:
     look, styles = looks(pos for pos, *_ in shown), itertools.cycle(LINES)
     for pos, curves in shown:
         apart = [curves.minus(rope, seed) for seed in sorted(curves.by_seed.keys() & rope.by_seed)]
-        over = f"{'mean over ' if pos == ARM else ''}{formatting.seeds(len(apart))}"
-        name = f"{curves.name(pos, pos == ARM and several_bases)}, {over}"
-        style = next(styles) if pos == ARM else look[pos].linestyle
+        over = f"{'mean over ' if pos == ROPE else ''}{formatting.seeds(len(apart))}"
+        name = f"{curves.name(pos, pos == ROPE and several_bases)}, {over}"
+        style = next(styles) if pos == ROPE else look[pos].linestyle
         line = {"color": look[pos].colour, "linestyle": style, "linewidth": 1.3}
-        for one in [_mean(apart)] if pos == ARM else apart:
+        for one in [_mean(apart)] if pos == ROPE else apart:
             axes.plot([at / 1e6 for at in one], [*one.values()], label=name, **line)
             name = "_"  # the legend has one entry for all seeds
     axes.set_xlabel("million training tokens")
     axes.set_ylabel("validation loss minus RoPE's, nats per token")
     budget = formatting.millions(rows[0].tokens)
-    title = f"runs of {budget} tokens minus {rope.name(ARM, several_bases)}, of the same seed"
+    title = f"runs of {budget} tokens minus {rope.name(ROPE, several_bases)}, of the same seed"
     axes.set_title(title, loc="left", fontsize=9)
     axes.margins(x=0.02)
     legend(fig, 2, fontsize=8, handlelength=2.4, columnspacing=1)
