@@ -51,7 +51,7 @@ def test_every_ratio_with_an_interval_is_in_the_results(corpus):
 
 
 def test_the_table_of_readme_has_every_budget_from_the_first_with_a_mean_ratio():
-    rows = [re.split(r" \| ", row) for row in re.findall(r"\| (\d[\d.]*M \|.*?) \|(?= \|| The)", README)]
+    rows = [re.split(r" \| ", row) for row in re.findall(r"\| (\d[\d.]*M \|.*?) \|(?= \|| Means)", README)]
     stated = [
         [
             f"{point.tokens / 1e6:.{0 if point.tokens > 1e8 else 1}f}M",
@@ -84,7 +84,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     *_, of_crossing, of_behind, of_longest = p
     assert min(of_crossing, of_behind, of_longest) > 0.3
     assert "From 59M on no lead is established in either direction (three seeds per budget, p > 0.3)." in README
-    assert "(at 157M, 1.75 epochs, the ratio of each seed)" in README
+    assert "(at 157M, 1.75 times the training split, the ratio of each seed)" in README
     means = [f"{mean(point.gaps.values()):.3f}" for point in (first, second, open_, crossing, behind, longest)]
     stated = "{}, {} and {} nats, then {} at 59.0M, {} at 78.6M and {} at 157M.".format(*means)
     assert f"The difference in the final loss is {stated}" in RESULTS
@@ -254,7 +254,7 @@ def test_every_factor_s_losses_with_19_7m_tokens_are_in_the_results_seed_by_seed
     in_readme = "{:.2f}](docs/results.md#one-factor-at-a-time) ({:.2f} to {:.2f})".format(
         average.value, *average.interval
     )
-    assert f"Against the sinusoid it is [{in_readme} there with BPE tokens, not tuned again," in README
+    assert f"Against the sinusoid it is [{in_readme} there with BPE tokens, not retuned," in README
     first, *_ = ratios.pop(BPE)
     smallest, largest = sorted(ratios, key=lambda setting: ratios[setting])[:: len(ratios) - 1]
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")

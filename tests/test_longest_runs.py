@@ -259,7 +259,7 @@ def test_which_sinusoidal_runs_copy_and_that_the_learned_tables_that_copy_end_ab
     copy = [(run.pos, gains[run.key] > 0.2) for run in arms]
     assert [copy.count((pos, True)) for pos in ("sinusoidal", "rope")] == [6, 3]
     assert len(arms) == 12
-    assert "Of the table's runs of 79M and 157M all six of the sinusoid copy, and three of RoPE's six." in README
+    assert "In the rows of 79M and 157M all six sinusoidal runs copy, and three of RoPE's six." in README
     assert (
         f"Of the {len(sinusoids)} sinusoidal runs of 78.6M and 157M tokens that were measured {len(most)} copy"
         in RESULTS
