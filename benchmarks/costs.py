@@ -138,9 +138,7 @@ def head(shape: Shape, chunk: int | None) -> tuple[Work, Work]:
     With chunks of tokens, each reads the matrix again, and its gradient is accumulated in fp32.
     """
     forward, backward = linear(shape.tokens, shape.width, shape.vocab_size)
-    if chunk is None:
-        return forward, backward
-    again, matrix = -(-shape.tokens // chunk) - 1, shape.vocab_size * shape.width
+    again, matrix = -(-shape.tokens // (chunk or shape.tokens)) - 1, shape.vocab_size * shape.width
     return (
         Work(forward.matmul, 0, forward.bytes + again * BF16 * matrix),
         Work(backward.matmul, 0, backward.bytes + again * (BF16 + 2 * FP32) * matrix),

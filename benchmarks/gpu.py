@@ -81,9 +81,11 @@ class Session:
             for name, by_chip in read_results(given.old).items():
                 self.results[name] = by_chip | self.results.get(name, {})
             for file in given.old.glob("*.tar.gz"):
-                unpack(file, self.runs / file.name.partition(".")[0])
                 if not (given.out / file.name).exists():
                     shutil.copy(file, given.out)
+                unpack(file, self.runs / file.name.partition(".")[0])
+        for file in given.out.glob("*.tar.gz"):  # --runs may be on another machine than before
+            unpack(file, self.runs / file.name.partition(".")[0])
 
     def commands(self, part: Part, runs: str, data: str) -> list[str]:
         """A part's commands with these paths."""

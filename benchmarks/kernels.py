@@ -3,7 +3,7 @@
 import statistics
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,12 +95,12 @@ def profiled(step: Step, shape: Shape, device: torch.device, steps: int) -> dict
     with profile(activities=activities, record_shapes=True, acc_events=True) as profiler:  # torch 2.11 warns otherwise
         for _ in range(steps):
             step()
-    sums = [dict(part_sums(list(events), shape, device)) for events in by_step(profiler.events(), steps)]
+    sums = [part_sums(events, shape, device) for events in by_step(profiler.events(), steps)]
     seen = sorted({part for one in sums for part in one})
     return {part: statistics.median(one.get(part, 0.0) for one in sums) for part in seen}
 
 
-def by_step(events: Any, steps: int) -> Iterator[Iterator[tuple[str, Any]]]:
+def by_step(events: Any, steps: int) -> list[list[tuple[str, Any]]]:
     """The operations of each step, with the stage that called them."""
     called = [event for event in events if event.device_type == torch.autograd.DeviceType.CPU]
     marks = sorted((event.time_range.start, event.name) for event in called if event.name in PHASES)
@@ -110,7 +110,7 @@ def by_step(events: Any, steps: int) -> Iterator[Iterator[tuple[str, Any]]]:
         index = bisect_right(starts, event.time_range.start) - 1
         if index >= 0:
             inside[index // len(PHASES)].append((marks[index][1], event))
-    return (iter(inside[index]) for index in range(steps))
+    return [inside[index] for index in range(steps)]
 
 
 def part_sums(events: Sequence[tuple[str, Any]], shape: Shape, device: torch.device) -> Mapping[Part, float]:
@@ -140,6 +140,8 @@ def part_of(stage: str, event: Any, kernel: str, matmuls: Mapping[tuple[str, str
         product = matmuls.get((stage, str(event.input_shapes[:2]))) if event.name == "aten::mm" else None
         if product:
             return product
+        if event.name.startswith("posenc::cpu_attention"):  # casts inside are its own
+            return "attention", stage
         names.append(event.name)
         event = event.cpu_parent
     parts = (part for name in names for words, part in BY_NAME if any(word in name for word in words))

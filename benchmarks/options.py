@@ -49,6 +49,11 @@ def positive(text: str) -> int:
     return number
 
 
+def integers(text: str) -> list[int]:
+    """Comma-separated integers of at least 1, as the type of an option."""
+    return [positive(one) for one in text.split(",")]
+
+
 def device(text: str) -> "torch.device":
     """auto, cpu or cuda, as the type of an option."""
     import torch

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from options import Parser
+from options import Parser, integers
 from output import environment, table
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -171,14 +171,14 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.add_device()
     parser.add_argument("--compile", action="store_true", help="compile the model on the device")
-    parser.add_argument("--lengths", help=f"default: {LENGTHS}; {COMPILED_LENGTHS} with --compile")
+    parser.add_argument("--lengths", type=integers, help=f"default: {LENGTHS}; {COMPILED_LENGTHS} with --compile")
     compared = parser.add_mutually_exclusive_group()
     compared.add_argument("--only", nargs="+", help="some cases, like 'pos=t5 objective=masked'; default: all")
     compared.add_argument("--runs", nargs="+", type=Path, help="folders with finished runs, instead of cases")
     parser.add_argument("--cache", type=Path, default=Path("data/cache"), help="of the text of --runs")
     given = parser.parse_args()
     chosen, default_lengths = (COMPILED, COMPILED_LENGTHS) if given.compile else (cases(), LENGTHS)
-    lengths = [int(length) for length in (given.lengths or default_lengths).split(",")]
+    lengths = given.lengths or integers(default_lengths)
     hardware = Hardware(given.device.type, "bf16-mixed", given.compile)
     if given.runs:
         found = compare_runs(given.runs, given.cache, hardware)

@@ -22,7 +22,7 @@ SCHEMES = "sinusoidal,none,learned,rope,rope_partial,xpos,alibi,t5"
 
 def training_step(overrides: list[str], device: torch.device) -> Callable[[], torch.Tensor]:
     """A step of what the overrides configure, on one batch of random tokens."""
-    config, _ = composed(CONF, [*overrides, "trainer.precision=bf16-mixed"])
+    config, _ = composed(CONF, ["trainer.precision=bf16-mixed", *overrides])
     experiment = Experiment.of(config)
     shape = (config["batch_size"], config["context"] + 1)
     vocab_size, generator = experiment.objective.vocab_size, torch.Generator().manual_seed(0)
@@ -52,7 +52,8 @@ def main() -> None:
         with one_sentence_errors(overrides, CONF):
             steps[name] = training_step(overrides, given.device)
     times = time_interleaved(steps, given.rounds, given.steps, warm_up=2)
-    print(f"{environment(given.device)}, bf16; {' '.join(given.overrides) or 'default'}\n")
+    settings = " ".join(["trainer.precision=bf16-mixed", *given.overrides])
+    print(f"{environment(given.device)}; {settings}\n")
     rows = []
     for name, seconds in times.items():
         median, low, high = spread(ratios(seconds, times[names[0]]))

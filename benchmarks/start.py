@@ -1,21 +1,20 @@
 """Seconds from launching train.py to its first training step: `python benchmarks/start.py`.
 
 Each round launches fresh processes, after one warm-up run that fills all caches. A run is observed from outside: its
-first step is done when its row is in metrics.csv. A second run, traced by `phases.py`, shows where the time goes.
+first step is done when its row is in metrics.csv. Another run, with Python's -X importtime, shows what importing takes.
 """
 
-import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from options import Parser
 from output import table, today, with_version, write
@@ -33,12 +32,17 @@ FOLDER, FITTING, STEP, END = "run directory created", "Lightning initialised", "
 
 POLL_SECONDS = 0.005
 
+OUTPUT = "output.txt"
+
 MIN_SECONDS = 0.03
 """Imports of packages that take less are summed."""
 
+IMPORT = re.compile(r"import time: +(\d+) \| +(\d+) \| +([\w.]+)$", re.MULTILINE)
+"""A line of -X importtime: microseconds of a module itself and with what it imports, and its name."""
+
 Times = dict[str, float]
-Phases = dict[str, tuple[float, float]]
-"""Seconds of a phase: exclusive and inclusive of nested spans."""
+Imports = dict[str, tuple[float, float]]
+"""By package, seconds of its own modules, and with those of other packages that it imports."""
 
 
 def main() -> None:
@@ -56,18 +60,18 @@ def main() -> None:
 
     event_times(next(iter(loggers.values())), environment)
     times: dict[str, list[Times]] = defaultdict(list)
-    phases: dict[str, list[Phases]] = defaultdict(list)
+    imports: list[Imports] = []
     for _ in range(given.rounds):
         for name, command in loggers.items():
             times[name].append(event_times(command, environment))
-            phases[name].append(phase_times(command, environment))
+        imports.append(import_times(next(iter(loggers.values())), environment))
         for name, command in flags.items():
             times[name].append(event_times(command, environment))
 
-    text = report(" ".join(["python train.py", *overrides, *STEPS]), times, phases)
+    text = report(" ".join(["python train.py", *overrides, *STEPS]), times, imports)
     print(text)
     if given.out:
-        write(given.out, "start", text, {"seconds": times, "phases": phases})
+        write(given.out, "start", text, {"seconds": times, "imports": imports})
 
 
 def event_times(command: Sequence[str], environment: Mapping[str, str]) -> Times:
@@ -80,7 +84,7 @@ def event_times(command: Sequence[str], environment: Mapping[str, str]) -> Times
 def observe(command: Sequence[str], environment: Mapping[str, str], runs: Path) -> tuple[float, Times]:
     """Run a command that writes to `runs`; its start and the time of each event, by time.monotonic."""
     events: Times = {}
-    file = runs / "output.txt"  # a pipe that is full would block the process
+    file = runs / OUTPUT  # a pipe that is full would block the process
     start = time.monotonic()
     with (
         file.open("w") as output,
@@ -104,41 +108,20 @@ def reached(runs: Path) -> list[str]:
     return [FOLDER] if any(runs.glob("*/*/*/config.yaml")) else []
 
 
-def phase_times(command: Sequence[str], environment: Mapping[str, str]) -> Phases:
-    """Where the time until the first step goes: imports by package, and phases."""
+def import_times(command: Sequence[str], environment: Mapping[str, str]) -> Imports:
+    """What importing takes in a run, by package."""
+    python, *arguments = command
     with tempfile.TemporaryDirectory() as runs:
-        file = Path(runs) / "spans.json"
-        traced = [sys.executable, "benchmarks/phases.py", str(file), *command[2:], f"runs={runs}"]
-        start, events = observe(traced, environment, Path(runs))
-        trace = json.loads(file.read_text())
-    phases = by_label(trace["spans"], until=events[STEP])
-    interpreter = trace["started"] - start
-    rest = events[STEP] - start - interpreter - sum(exclusive for exclusive, _ in phases.values())
-    return {"interpreter start-up": (interpreter, interpreter), "configuration and other": (rest, rest), **phases}
+        observe([python, "-X", "importtime", *arguments, f"runs={runs}"], environment, Path(runs))
+        found = IMPORT.findall((Path(runs) / OUTPUT).read_text())
+    own: Times = defaultdict(float)
+    for microseconds, _, module in found:
+        own[module.partition(".")[0]] += int(microseconds) / 1e6
+    nested = {module: int(microseconds) / 1e6 for _, microseconds, module in found if "." not in module}
+    return {package: (seconds, nested.get(package, seconds)) for package, seconds in own.items()}
 
 
-def by_label(spans: Sequence[Sequence[Any]], until: float) -> Phases:
-    """Seconds of each label, exclusive and inclusive of nested spans. Spans are those of `phases.py`."""
-    exclusive: Times = defaultdict(float)
-    inclusive: Times = defaultdict(float)
-    for label, start, end, parent in spans:
-        seconds = min(until, until if end is None else end) - min(until, start)
-        exclusive[label] += seconds
-        if parent is not None:
-            exclusive[spans[parent][0]] -= seconds
-        if not any(spans[outer][0] == label for outer in enclosing(spans, parent)):
-            inclusive[label] += seconds
-    return {label: (exclusive[label], inclusive[label]) for label in exclusive}
-
-
-def enclosing(spans: Sequence[Sequence[Any]], index: int | None) -> Iterator[int]:
-    """The span at an index, its parent, and so on."""
-    while index is not None:
-        yield index
-        index = spans[index][3]
-
-
-def report(command: str, times: Mapping[str, list[Times]], phases: Mapping[str, list[Phases]]) -> str:
+def report(command: str, times: Mapping[str, list[Times]], imports: Sequence[Imports]) -> str:
     """All results as Markdown."""
     logger = ["wandb"] if "logger=wandb" in times else []
     versions = ", ".join(map(with_version, ("torch", "lightning", "hydra-core", *logger)))
@@ -155,23 +138,21 @@ def report(command: str, times: Mapping[str, list[Times]], phases: Mapping[str, 
     if {"logger=csv", "logger=wandb"} <= times.keys():
         more = [wandb[STEP] - csv[STEP] for wandb, csv in zip(times["logger=wandb"], times["logger=csv"], strict=True)]
         blocks.append(f"W&B (offline) delays the first step by {spread(more).text('.2f')} s.")
-    return "\n\n".join([*blocks, *(phase_table(name, each) for name, each in phases.items())])
+    return "\n\n".join([*blocks, import_table(imports)])
 
 
-def phase_table(name: str, phases: Sequence[Phases]) -> str:
-    """One row per phase and per package that takes long to import, by exclusive time."""
+def import_table(imports: Sequence[Imports]) -> str:
+    """One row for each package that takes long to import, medians over rounds."""
     medians = {
-        label: tuple(statistics.median(one.get(label, (0.0, 0.0))[column] for one in phases) for column in (0, 1))
-        for label in {label for one in phases for label in one}
+        package: tuple(statistics.median(one.get(package, (0.0, 0.0))[column] for one in imports) for column in (0, 1))
+        for package in {package for one in imports for package in one}
     }
-    named = {label for label in medians if max(medians[label]) >= MIN_SECONDS or not label.startswith("import ")}
-    rest = medians.keys() - named
-    longest_first = sorted(named, key=lambda label: -medians[label][0])
-    rows = [[label, *(f"{seconds:.2f}" for seconds in medians[label])] for label in longest_first]
-    rows.append([f"import of {len(rest)} other packages", f"{sum(medians[label][0] for label in rest):.2f}", ""])
-    total = statistics.median(sum(exclusive for exclusive, _ in one.values()) for one in phases)
-    rows.append(["**total**, including the tracing", f"{total:.2f}", ""])
-    return table([f"{name}: seconds until the first step", "exclusive", "inclusive"], rows)
+    named = sorted((one for one in medians if medians[one][0] >= MIN_SECONDS), key=lambda one: -medians[one][0])
+    rows = [[package, *(f"{seconds:.2f}" for seconds in medians[package])] for package in named]
+    rest = medians.keys() - set(named)
+    rows.append([f"{len(rest)} other packages", f"{sum(medians[package][0] for package in rest):.2f}", ""])
+    rows.append(["**total**", f"{sum(own for own, _ in medians.values()):.2f}", ""])
+    return table(["import (-X importtime)", "own modules, s", "with what they import, s"], rows)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from options import Parser
+from options import Parser, integers
 from output import table
 
 from hydra_plugins.posenc_joblib import Processes
@@ -45,15 +45,14 @@ def losses(runs: Path) -> dict[str, list[tuple[str, str]]]:
 def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("overrides", nargs="*", help="the sweep, as for train.py -m: model=tiny seed=0,1")
-    parser.add_argument("--at-a-time", default="2", help="numbers of parallel runs: 2,4,8")
+    parser.add_argument("--at-a-time", type=integers, default="2", help="numbers of parallel runs: 2,4,8")
     parser.add_rounds(1)
     given = parser.parse_intermixed_args()
     from posenc.training.accelerator import best_device
 
     sweep = given.overrides or ["pos=sinusoidal,rope", "seed=0,1", "steps=60"]
-    counts = [int(count) for count in given.at_a_time.split(",")]
     with tempfile.TemporaryDirectory() as folder:
-        times: dict[int, list[float]] = {count: [] for count in (1, *counts)}
+        times: dict[int, list[float]] = {count: [] for count in (1, *given.at_a_time)}
         for index in range(given.rounds):
             for count, seconds in times.items():
                 launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={count}"] if count > 1 else []
@@ -64,7 +63,7 @@ def main() -> None:
         on_gpu, inherited = best_device().type != "cpu", os.environ.get("OMP_NUM_THREADS", "")
         sequential = {"" if on_gpu else inherited: Path(folder, "0-1")}
         runs = len(losses(Path(folder, "0-1")))
-        for count in counts:
+        for count in given.at_a_time:
             threads = "" if on_gpu else inherited or str(Processes(count).threads(runs))
             if threads not in sequential:
                 sequential[threads] = Path(folder, f"sequential-{threads}")

@@ -65,6 +65,8 @@ def test_results_and_finished_runs_are_reused(session):
     assert not (summary.parent / "checkpoints").exists()
     assert (summary.parent / "metrics.csv").exists()
     assert (folder / "new" / "claim_map.tar.gz").exists()  # for the next one that reuses these
+    script("gpu", *options, "--out", folder / "new", "--runs", folder / "another disk")
+    assert len(list(folder.glob("another disk/claim_map/**/summary.json"))) == 1
     assert "there is no folder" in script("gpu", "--from", folder / "nowhere").stderr
 
 
