@@ -91,7 +91,9 @@ def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
     assert min([*on_test.gaps.values(), *on_validation.gaps.values()]) > 0
     assert 0.010 < gap.value < 0.035  # as expected
     lower = with_bounds(gap, " nats").removesuffix(")")
-    announced = f"RoPE ends {gap.value:.3f} nats lower, in a test announced before their runs (p = {p:.4f})."
+    announced = (
+        f"RoPE ends {gap.value:.3f} nats lower on the test split, in a test announced before their runs (p = {p:.4f})."
+    )
     of_six = "[six new seeds](docs/results.md#new-seeds-on-the-test-split)"
     assert f"and {on_test.advantage.value:.1f} at 39M. The last ratio is from {of_six}: {announced}" in README
     ratio = formatting.interval(on_test.advantage, 2)

@@ -27,6 +27,17 @@ def test_weights_that_are_not_numbers_are_refused(value):
         _load_weights(model, weights, Path("a.ckpt"))
 
 
+def test_a_buffer_may_be_infinite_as_a_mask_is_but_not_nan():
+    scheme = PositionScheme()
+    scheme.register_buffer("mask", torch.full((2, 2), -torch.inf))
+    model = trained(scheme).model
+    weights = {f"model.{name}": weight.clone() for name, weight in model.state_dict().items()}
+    _load_weights(model, weights, Path("a.ckpt"))
+    weights["model.scheme.mask"][0, 0] = torch.nan
+    with pytest.raises(UserError, match="^a.ckpt has weights that are NaN or infinite"):
+        _load_weights(model, weights, Path("a.ckpt"))
+
+
 def test_the_newest_run_is_the_newest_that_has_a_checkpoint(tmp_path):
     for number, name in enumerate(("seed0", "seed1", "seed2")):
         (tmp_path / name / "checkpoints").mkdir(parents=True)

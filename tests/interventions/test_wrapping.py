@@ -113,7 +113,7 @@ def test_smeared_embeddings_are_multiplied_as_the_scheme_multiplies_tokens():
     torch.testing.assert_close(smeared, 3 * (X + 0.5 * before) + Sinusoidal(WIDTH).encoding(POSITIONS))
 
 
-@pytest.mark.parametrize("hook", ["rotate", "bias", "content_bias"])
+@pytest.mark.parametrize("hook", ["rotate", "bias", "content_bias", "rotate_around", "bias_around"])
 def test_a_hook_of_attention_that_an_intervention_would_override_in_vain_is_refused(hook):
     with pytest.raises(TypeError, match=f"^Mine.{hook} would never be called: override layer_rotate, layer_bias or"):
         type("Mine", (Intervention,), {hook: lambda *_: None})

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posenc.interventions import Smear
 from posenc.model import Transformer
 from posenc.model.block import Family
 from posenc.positions import Learned, PositionScheme, Sinusoidal
@@ -135,6 +136,12 @@ def test_a_hook_that_returns_another_shape_is_named(hook, returned, sentence):
     mine = type("Mine", (PositionScheme,), {hook: returned})
     with pytest.raises(ValueError, match=f"Mine.{sentence}"):
         Transformer(50, 12, 1, WIDTH, HEADS, mine())
+
+
+def test_a_wrong_hook_of_a_wrapped_scheme_is_named_with_its_layer():
+    mine = type("Mine", (PositionScheme,), {"bias": lambda _, positions: torch.zeros(len(positions), len(positions))})
+    with pytest.raises(ValueError, match=r"layer 0 of Smear: bias returns shape \(2, 2\), not"):
+        Transformer(50, 12, 1, WIDTH, HEADS, Smear(mine()))
 
 
 def test_keys_have_fewer_heads_than_queries_with_grouped_query_attention():

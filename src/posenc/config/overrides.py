@@ -67,7 +67,8 @@ def parsed(arguments: Sequence[str]) -> list[Override]:
 def overrides_of(config: DictConfig, task: Sequence[str]) -> dict[str, Override]:
     """The overrides of a sweep by key: those of the command line, then, for other keys, `hydra.sweeper.params`."""
     params = config.hydra.sweeper.get("params")
-    of_file = [f"{key!s}={value}" for key, value in params.items()] if isinstance(params, DictConfig) else []
+    given = params.items() if isinstance(params, DictConfig) else ()
+    of_file = [f"{key!s}={'null' if value is None else value}" for key, value in given]
     return {override.key_or_group: override for override in parsed([*of_file, *task])}
 
 

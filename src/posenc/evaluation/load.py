@@ -148,5 +148,8 @@ def _load_weights(model: "Transformer", weights: Mapping[str, "Tensor"], checkpo
         model.load_state_dict({name.removeprefix("model."): weight for name, weight in weights.items()})
     except (RuntimeError, AttributeError) as error:
         raise UserError(f"{checkpoint} does not match the model in config.yaml") from error
-    if not all(weight.isfinite().all() for weight in model.state_dict().values()):
+    # A buffer, such as a mask of a user's scheme, may be infinite.
+    if not all(weight.isfinite().all() for weight in model.parameters()) or any(
+        buffer.isnan().any() for buffer in model.buffers()
+    ):
         raise UserError(f"{checkpoint} has weights that are NaN or infinite")

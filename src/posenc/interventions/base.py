@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from posenc.positions.base import LayerScheme, PositionScheme
 
+UNUSED = {"rotate", "bias", "content_bias", "rotate_around", "bias_around"}
+"""Methods that nothing calls on an intervention; the last two are the former names of its own hooks."""
+
 
 class Intervention(PositionScheme):
     """Wraps a scheme, and delegates to it what a subclass does not override.
@@ -22,7 +25,7 @@ class Intervention(PositionScheme):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if unused := {"rotate", "bias", "content_bias"} & vars(cls).keys():
+        if unused := UNUSED & vars(cls).keys():
             raise TypeError(
                 f"{cls.__name__}.{min(unused)} would never be called: override layer_rotate, layer_bias or layer"
             )

@@ -170,19 +170,22 @@ def _check_hooks(scheme: PositionScheme, context: int, layers: int, width: int, 
     length = min(2, context)
     x, positions = torch.zeros(1, length, width), torch.arange(length)
     q, k = (torch.zeros(1, number, length, width // heads) for number in (heads, kv_heads))
-    _check_shape(scheme, "encoding", scheme.encoding(positions), (length, width))
-    _check_shape(scheme, "embed", scheme.embed(x, positions), (1, length, width))
+    name = type(scheme).__name__
+    _check_shape(f"{name}.encoding", scheme.encoding(positions), (length, width))
+    _check_shape(f"{name}.embed", scheme.embed(x, positions), (1, length, width))
     biased = False
-    for layer in map(scheme.layer, range(layers)):
+    for index in range(layers):
+        layer = scheme.layer(index)
+        of = f"{name}." if layer is scheme else f"layer {index} of {name}: "
         bias, content_bias = layer.bias(positions), layer.content_bias(x, q, k, positions)
         for rotated, number in zip(layer.rotate(q, k, positions), (heads, kv_heads), strict=True):
-            _check_shape(scheme, "rotate", rotated[..., :1], (1, number, length, 1))
-        _check_shape(scheme, "bias", bias, (heads, length, length))
-        _check_shape(scheme, "content_bias", content_bias, (1, heads, length, length))
+            _check_shape(f"{of}rotate", rotated[..., :1], (1, number, length, 1))
+        _check_shape(f"{of}bias", bias, (heads, length, length))
+        _check_shape(f"{of}content_bias", content_bias, (1, heads, length, length))
         biased |= bias is not None or content_bias is not None
     return biased
 
 
-def _check_shape(scheme: PositionScheme, hook: str, returned: Tensor | None, expected: tuple[int, ...]) -> None:
+def _check_shape(hook: str, returned: Tensor | None, expected: tuple[int, ...]) -> None:
     if returned is not None and returned.shape != expected:
-        raise ValueError(f"{type(scheme).__name__}.{hook} returns shape {tuple(returned.shape)}, not {expected}")
+        raise ValueError(f"{hook} returns shape {tuple(returned.shape)}, not {expected}")

@@ -81,8 +81,8 @@ class MetricsWriter(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.seconds, self.row = state_dict["seconds"], state_dict["row"]
-        self.lowest = state_dict["lowest"]
-        self.peak_seconds = state_dict.get("peak_seconds")  # this and the next are missing in old checkpoints
+        self.lowest = state_dict.get("lowest", math.inf)  # this and the next two are missing in old checkpoints
+        self.peak_seconds = state_dict.get("peak_seconds")
         self.machines = [*dict.fromkeys([*state_dict.get("machines", []), *self.machines])]
         self._pending, self._seconds_at_row = state_dict["pending"], state_dict["since_row"]
         self._losses = list(torch.tensor(state_dict["losses"]))

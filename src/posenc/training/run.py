@@ -147,10 +147,11 @@ def show(summary: Mapping[str, Any], directory: RunDirectory) -> None:
         print(f"  bits per byte    {summary['bits_per_byte']:.4f}")
     mfu = f" ({summary['mfu']:.0%} MFU)" if "mfu" in summary else ""
     print(f"  speed            {summary['tokens_per_s']:,} tokens/s{mfu}, {summary['seconds']:.0f} s of training")
-    total = sum(summary["time"].values())
-    shares = {phase: seconds / total for phase, seconds in summary["time"].items() if seconds > 0.01 * total}
-    print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in shares.items())}")
-    print(f"  peak memory      {summary['peak_memory'] / 2**30:.2f} GiB")
+    if "time" in summary:  # missing in old runs
+        total = sum(summary["time"].values())
+        shares = {phase: seconds / total for phase, seconds in summary["time"].items() if seconds > 0.01 * total}
+        print(f"  time             {', '.join(f'{share:.0%} {phase}' for phase, share in shares.items())}")
+        print(f"  peak memory      {summary['peak_memory'] / 2**30:.2f} GiB")
     print(f"  sample           {textwrap.shorten(printable(directory.sample()), 60, placeholder=' ...')}")
     print(f"  written to       {directory.path}", flush=True)
 
