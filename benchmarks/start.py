@@ -37,12 +37,10 @@ OUTPUT = "output.txt"
 MIN_SECONDS = 0.03
 """Imports of packages that take less are summed."""
 
-IMPORT = re.compile(r"import time: +(\d+) \| +(\d+) \| +([\w.]+)$", re.MULTILINE)
-"""A line of -X importtime: microseconds of a module itself and with what it imports, and its name."""
+IMPORT = re.compile(r"import time: +(\d+) \| +\d+ \| +([\w.]+)$", re.MULTILINE)
+"""A line of -X importtime: microseconds of a module, without those that it imports, and its name."""
 
 Times = dict[str, float]
-Imports = dict[str, tuple[float, float]]
-"""By package, seconds of its own modules, and with those of other packages that it imports."""
 
 
 def main() -> None:
@@ -60,7 +58,7 @@ def main() -> None:
 
     event_times(next(iter(loggers.values())), environment)
     times: dict[str, list[Times]] = defaultdict(list)
-    imports: list[Imports] = []
+    imports: list[Times] = []
     for _ in range(given.rounds):
         for name, command in loggers.items():
             times[name].append(event_times(command, environment))
@@ -108,20 +106,19 @@ def reached(runs: Path) -> list[str]:
     return [FOLDER] if any(runs.glob("*/*/*/config.yaml")) else []
 
 
-def import_times(command: Sequence[str], environment: Mapping[str, str]) -> Imports:
-    """What importing takes in a run, by package."""
+def import_times(command: Sequence[str], environment: Mapping[str, str]) -> Times:
+    """Seconds that a run takes to import each package, without the packages that this imports."""
     python, *arguments = command
     with tempfile.TemporaryDirectory() as runs:
         observe([python, "-X", "importtime", *arguments, f"runs={runs}"], environment, Path(runs))
         found = IMPORT.findall((Path(runs) / OUTPUT).read_text())
-    own: Times = defaultdict(float)
-    for microseconds, _, module in found:
-        own[module.partition(".")[0]] += int(microseconds) / 1e6
-    nested = {module: int(microseconds) / 1e6 for _, microseconds, module in found if "." not in module}
-    return {package: (seconds, nested.get(package, seconds)) for package, seconds in own.items()}
+    seconds: Times = defaultdict(float)
+    for microseconds, module in found:
+        seconds[module.partition(".")[0]] += int(microseconds) / 1e6
+    return seconds
 
 
-def report(command: str, times: Mapping[str, list[Times]], imports: Sequence[Imports]) -> str:
+def report(command: str, times: Mapping[str, list[Times]], imports: Sequence[Times]) -> str:
     """All results as Markdown."""
     logger = ["wandb"] if "logger=wandb" in times else []
     versions = ", ".join(map(with_version, ("torch", "lightning", "hydra-core", *logger)))
@@ -141,18 +138,16 @@ def report(command: str, times: Mapping[str, list[Times]], imports: Sequence[Imp
     return "\n\n".join([*blocks, import_table(imports)])
 
 
-def import_table(imports: Sequence[Imports]) -> str:
+def import_table(imports: Sequence[Times]) -> str:
     """One row for each package that takes long to import, medians over rounds."""
-    medians = {
-        package: tuple(statistics.median(one.get(package, (0.0, 0.0))[column] for one in imports) for column in (0, 1))
-        for package in {package for one in imports for package in one}
-    }
-    named = sorted((one for one in medians if medians[one][0] >= MIN_SECONDS), key=lambda one: -medians[one][0])
-    rows = [[package, *(f"{seconds:.2f}" for seconds in medians[package])] for package in named]
-    rest = medians.keys() - set(named)
-    rows.append([f"{len(rest)} other packages", f"{sum(medians[package][0] for package in rest):.2f}", ""])
-    rows.append(["**total**", f"{sum(own for own, _ in medians.values()):.2f}", ""])
-    return table(["import (-X importtime)", "own modules, s", "with what they import, s"], rows)
+    packages = {package for one in imports for package in one}
+    medians = {package: statistics.median(one.get(package, 0.0) for one in imports) for package in packages}
+    named = sorted((one for one in medians if medians[one] >= MIN_SECONDS), key=lambda one: -medians[one])
+    rows = [[package, f"{medians[package]:.2f}"] for package in named]
+    rest = packages.difference(named)
+    rows.append([f"{len(rest)} other packages", f"{sum(medians[package] for package in rest):.2f}"])
+    rows.append(["**total**", f"{sum(medians.values()):.2f}"])
+    return table(["import (-X importtime)", "seconds"], rows)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,7 @@ def test_a_run_is_timed_to_its_first_step_and_so_are_its_imports(tmp_path, monke
     assert list(times) == sorted(times, key=lambda event: times[event]) == list(EVENTS)
     (imports,) = numbers["imports"]
     assert {"torch", "lightning", "posenc", "hydra"} <= imports.keys()
-    # lightning's import includes that of other packages, but not torch's, which has been imported before.
-    assert imports["torch"][0] > imports["lightning"][1] > imports["lightning"][0] > 0
+    assert imports["torch"] > imports["lightning"] > 0  # without torch, which lightning imports
 
 
 def test_a_failed_run_ends_the_benchmark_with_its_message():
