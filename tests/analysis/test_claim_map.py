@@ -92,12 +92,6 @@ def test_an_arm_that_never_gets_there_has_no_advantage():
     assert points[-1].advantage.missed == 3
 
 
-def test_two_seeds_give_figures_and_no_interval():
-    point = advantage(backbone(seeds=2), "rope", "sinusoidal")[-1]
-    assert point.advantage.value == pytest.approx(1.6)
-    assert point.advantage.interval is None
-
-
 def test_a_baseline_on_the_plateau_of_the_bigram_model_is_marked():
     runs = [result(**vars_of(run), bigram_loss=2.0) for run in backbone()]
     points = advantage(runs, "rope", "sinusoidal")

@@ -75,7 +75,7 @@ def test_runs_that_have_not_ended_have_no_reproduction():
     assert panel.reproduction is None
 
 
-def test_the_page_and_the_terminal_show_it(capsys):
+def test_the_page_and_the_terminal_show_the_comparison_with_the_paper(capsys):
     comparison = compare(both(MASKED))
     assert "Comparison with the paper" in page.html(comparison)
     terminal.show(comparison)

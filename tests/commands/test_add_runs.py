@@ -35,7 +35,7 @@ def test_taking_runs_in_again_completes_what_was_interrupted(interrupted, folder
 
 
 @pytest.mark.parametrize("lost", ["curves.csv", "runs.csv"])
-def test_so_is_what_another_process_has_overwritten(lost, folder, tmp_path):
+def test_taking_runs_in_again_completes_what_another_process_has_overwritten(lost, folder, tmp_path):
     shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
     Study(tmp_path).add_runs([folder / "runs" / "smoke" / "rope"])
     older = (tmp_path / lost).read_text()

@@ -21,7 +21,7 @@ from posenc.commands.claim_map import main
 from posenc.commands.study import add_evaluations
 from posenc.storage.csv_files import read_csv
 from tests.commands.conftest import SHORT, command
-from tests.conftest import ROOT, only, python
+from tests.conftest import ROOT, only
 
 
 @pytest.fixture(scope="module")
@@ -261,9 +261,3 @@ def test_a_budget_that_is_computed_from_another_key_is_refused(folder, tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["--results", str(tmp_path), "--todo", f"data.path={folder}/text.txt", "steps=${eval_every}"])
     assert ended.value.code == 2
-
-
-def test_a_folder_without_a_plan_is_refused(tmp_path):
-    result = python("-m", "posenc.claim_map", "--results", tmp_path)
-    assert result.returncode == 2
-    assert f"--results={tmp_path}: {tmp_path}/plan.yaml cannot be read" in result.stderr

@@ -1,7 +1,6 @@
 """From a sweep on the real command line to its table, its page in a real browser and the notebook."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -118,20 +117,6 @@ def test_a_sweep_goes_on_after_a_failed_job_and_names_it_at_the_end(train, tmp_p
     assert again.returncode == 0, again.stderr
     assert again.stdout.count("This run is finished") == 2
     assert len(list((tmp_path / "runs" / "smoke").glob("*/*/summary.json"))) == 4
-
-
-def test_a_sweep_with_a_job_whose_values_cannot_be_combined_is_refused_before_anything_is_trained(train, tmp_path):
-    swept = train(*SWEEP[:-2], "pos=rope", "seed=0", "model.heads=4,3")
-    sentence = "train.py: model.width=32 must be a multiple of model.heads=3\n"
-    assert (swept.returncode, swept.stdout, swept.stderr) == (2, "", sentence)
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_sweep_of_one_scheme_gives_its_own_figures(train):
-    result = train(*SWEEP[:-2], "pos=rope", "seed=0,1")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "the baseline sinusoidal is missing (found rope)" in result.stdout
-    assert re.search(r"Validation loss after 20 steps: rope \d\.\d{3} \(2 seeds\)", result.stdout)
 
 
 @pytest.mark.parametrize("missing", ["jinja2", "rich"])

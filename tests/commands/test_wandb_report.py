@@ -123,10 +123,3 @@ def test_a_missing_package_is_named(missing, tmp_path):
     assert result.returncode == 2
     needed = f"reading team/posenc from W&B needs the package {missing}, which is not installed: see requirements.txt"
     assert result.stderr == f"posenc wandb_report: {needed}\n"
-
-
-def test_a_place_that_is_none_is_refused(server, tmp_path):
-    result = command("posenc.wandb_report", server, tmp_path, "runs/smoke")
-    assert (result.returncode, result.stderr) == (
-        2, "posenc wandb_report: runs/smoke must look like wandb://entity/project/group\n",
-    )  # fmt: skip

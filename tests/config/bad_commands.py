@@ -120,6 +120,19 @@ OTHER_COMMANDS = [
         made=lambda here: (here / "rope").chmod(0),
     ),
     other("posenc.report wandb://entity", "must look like wandb://entity/project/group"),
+    other("posenc.wandb_report runs/smoke", "runs/smoke must look like wandb://entity/project/group"),
+    other("posenc.claim_map --results={here}", "--results={here}: {here}/plan.yaml cannot be read"),
+    other("posenc.profile context=300000", "context=300000 is too long for this corpus"),
+    *(
+        ()
+        if torch.backends.mps.is_available()
+        else (
+            other(
+                "posenc.profile trainer.accelerator=mps",
+                "trainer.accelerator=mps: this machine has none; use auto or cpu",
+            ),
+        )
+    ),
     other("posenc.extrapolate", "the following arguments are required: folder"),
     other("posenc.extrapolate {here}/nowhere", "no runs in"),
     other("posenc.profile name=.hidden", "and 200 bytes, with a letter, digit or _ first"),

@@ -268,13 +268,6 @@ def test_weight_decay_falls_on_matrices_only():
 
 
 @pytest.mark.parametrize(
-    "same", ["name=x", "runs=elsewhere", "cache=x", "rerun=true", "logger=csv", "trainer.compile=true"]
-)
-def test_what_does_not_make_the_curve_does_not_name_the_run(same):
-    assert identity(composed(same), "text", "32-true") == identity(composed(), "text", "32-true")
-
-
-@pytest.mark.parametrize(
     ("integer", "decimal"), [("pos.base=10000", "pos.base=10000.0"), ("optim.clip=1", "optim.clip=1e0")]
 )
 def test_a_number_names_the_run_however_it_is_written(integer, decimal):

@@ -61,12 +61,12 @@ class Answer:
     Attributes:
         code: the exit code.
         errors: what was printed on stderr.
-        left: what lies in the folder that did not lie there before.
+        left: what lies in the folder that did not lie there before, was changed, or is gone.
     """
 
     code: int
     errors: str
-    left: frozenset[str]
+    left: frozenset[tuple[str, int]]
 
 
 def warm_python() -> Warm:
@@ -86,7 +86,7 @@ def answer(wrong: Wrong, here: Path, warm: Warm | None = None) -> Answer:
         (here / name).write_bytes(content)
     if wrong.made is not None:
         wrong.made(here)
-    before = _names(here)
+    before = _state(here)
     arguments = [argument.replace("{here}", str(here)).replace("{root}", str(ROOT)) for argument in wrong.arguments]
     command = [*_program(wrong), *arguments]
     if warm is not None and not wrong.without:
@@ -100,11 +100,14 @@ def answer(wrong: Wrong, here: Path, warm: Warm | None = None) -> Answer:
             env={**_environment(), **_lacking(wrong.without, here.with_name(f"{here.name}-packages"))},
             stdin=subprocess.DEVNULL,
         )
-    return Answer(result.returncode, result.stderr, frozenset(_names(here) - before))
+    return Answer(result.returncode, result.stderr, frozenset(_state(here) ^ before))
 
 
-def _names(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+def _state(folder: Path) -> set[tuple[str, int]]:
+    """What lies in a folder, and when each file was written."""
+    return {
+        (str(path.relative_to(folder)), path.lstat().st_mtime_ns if path.is_file() else 0) for path in folder.rglob("*")
+    }
 
 
 def _program(wrong: Wrong) -> list[str]:

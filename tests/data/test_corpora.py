@@ -40,7 +40,7 @@ def test_a_text_without_spaces_is_cut_between_characters(tmp_path):
 
 @example([b"a\0", b"b\0"], [2])  # a document, and with it a chunk, that ends at the cut
 @given(
-    st.lists(st.text("a\0", max_size=9).map(str.encode), max_size=9),
+    st.lists(st.text("aé\0", max_size=9).map(str.encode), max_size=9),
     st.lists(st.integers(0, 60), max_size=2).map(sorted),
 )
 def test_a_part_ends_at_the_first_mark_from_its_cut_on(chunks, cuts):
@@ -63,17 +63,6 @@ def test_documents_are_in_the_same_splits_however_they_are_stored(tmp_path):
     assert files.fingerprint() == lines.fingerprint()
     for corpus in (files, lines):
         assert [len(b"".join(corpus.stream(split))) for split in SPLITS] == [315, 18, 18]
-
-
-@given(st.lists(st.text("a\0é東", max_size=20).map(str.encode), max_size=20), st.integers(0, 300), st.integers(0, 300))
-def test_cutting_loses_and_repeats_nothing(chunks, first, length):
-    pieces = list(cut_stream(chunks, [first, first + length], b"\0"))
-    assert b"".join(piece for _, piece in pieces) == b"".join(chunks)
-    parts = [part for part, _ in pieces]
-    assert parts == sorted(parts)
-    for part, cut in ((0, first), (1, first + length)):
-        before = b"".join(piece for number, piece in pieces if number <= part)
-        assert part == max(parts, default=0) or part not in parts or (len(before) >= cut and before.endswith(b"\0"))
 
 
 def test_the_bible_is_whole():

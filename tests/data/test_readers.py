@@ -72,7 +72,7 @@ def test_a_file_of_a_run_to_come_is_known_to_be_part_of_a_text_or_not(path, foun
         ("", "cache/tokens.bin", False),
     ],
 )
-def test_neither_hidden_files_nor_those_of_no_text_are(path, file, found, tmp_path):
+def test_hidden_files_and_files_of_other_kinds_are_part_of_no_text(path, file, found, tmp_path):
     (tmp_path / ".runs").mkdir()
     assert would_find(f"{tmp_path}/{path}", tmp_path / file) == found
 

@@ -100,7 +100,7 @@ def test_what_lies_ahead_changes_nothing_not_even_by_rounding(biases):
         (257, MAX_LENGTH, torch.bfloat16, False),  # it stores the probabilities
     ],
 )
-def test_it_is_used_in_bfloat16_up_to_a_length_and_a_size(heads, length, dtype, expected):
+def test_blockwise_attention_is_used_in_bfloat16_up_to_a_length_and_a_size(heads, length, dtype, expected):
     q = torch.zeros(1, heads, length, 8, dtype=dtype)
     with Dispatched() as seen, torch.no_grad():
         Softmax()(q, q, q, PositionContext(PositionScheme(), torch.arange(length), None), True)

@@ -41,11 +41,6 @@ def test_a_scale_that_is_not_a_size_is_refused(scale):
             build()
 
 
-def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="width=7 must be even"):
-        Sinusoidal(7)
-
-
 @pytest.mark.parametrize("build", [Sinusoidal, lambda width, scale: Learned(20, width, scale=scale)])
 def test_a_learned_scale_is_one_trained_scalar_that_starts_at_one_over_the_root_of_the_width(build):
     scheme, unit = build(16, scale="learned"), build(16, scale=1.0)

@@ -3,6 +3,7 @@
 import math
 import os
 import pickle
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -68,6 +69,27 @@ def test_a_process_has_the_threads_that_it_is_given(monkeypatch):
     process = in_processes._new_process(3)
     assert process.submit(os.getenv, "OMP_NUM_THREADS").result() == "3"
     process.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"search_seed": 2**32}, "must be an integer at least 0 and below 2^32"),
+        ({"params": None}, "hydra.sweeper.params=None must be a mapping"),
+        ({"grid": {"optim.lr": "fast"}}, "must list one or more values for each key"),
+        ({"grid": {"optim.lr": []}}, "must list one or more values for each key"),
+        ({"grid": {"optim.lr": [math.inf]}}, "cannot have inf for optim.lr: only numbers"),
+        *(
+            ({"grid": {key: [1]}}, f"cannot vary {key}")
+            for key in ("seed", "batch_size", "trainer.precision", "tokenizer.vocab_size")
+        ),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(changed, sentence):
+    given = {"grid": {"optim.lr": [0.1]}, "search_seed": 9, "params": {}, **changed}
+    values = {key: OmegaConf.create(value) if isinstance(value, dict) else value for key, value in given.items()}
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        sweeper.BestAgainstBest(**values)
 
 
 def test_the_best_trial_of_a_scheme_has_its_lowest_loss_and_diverged_ones_are_none():

@@ -204,13 +204,30 @@ def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_i
     assert told.err == ""
 
 
-@pytest.mark.parametrize("mode", ["offline", "dryrun"])  # the latter is W&B's former name
-def test_how_to_view_and_upload_an_offline_run_is_printed(mode, directory, monkeypatch, capfd):
-    monkeypatch.setenv("WANDB_MODE", mode)
+AWAY = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}
+
+
+@pytest.mark.usefixtures("online")  # without the settings of whoever runs this
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        ({"WANDB_MODE": "offline"}, ""),
+        ({"WANDB_MODE": "dryrun"}, ""),  # W&B's former name
+        ({"WANDB_MODE": "online", **AWAY}, " (127.0.0.1:9 does not respond"),
+        ({"WANDB_MODE": "run", **AWAY}, " (127.0.0.1:9 does not respond"),  # the former name
+        ({"WANDB_API_KEY": "abc"}, " (WANDB_API_KEY invalid"),
+    ],
+)
+def test_an_offline_run_says_once_why_and_how_to_view_and_upload_it(environment, why, directory, monkeypatch, capfd):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     session(directory, 1, 3)
-    told = capfd.readouterr().out
-    assert told.startswith("W&B is offline: view this run with `wandb leet ")
+    told, errors = capfd.readouterr()
+    assert told.startswith(f"W&B is offline{why}")
+    assert "view this run with `wandb leet " in told
     assert "upload it with `wandb sync " in told
+    assert (told.count("\n"), errors) == (1, "")
+    assert AWAY["WANDB_API_KEY"] not in told
 
 
 def test_a_setting_that_wandb_refuses_is_named(directory, monkeypatch, capfd):

@@ -1,6 +1,9 @@
+import signal
 from types import SimpleNamespace
 
 import pytest
+
+from posenc.training import watchdog
 
 
 @pytest.fixture
@@ -10,3 +13,12 @@ def clock(monkeypatch) -> SimpleNamespace:
     for name in ("monotonic", "perf_counter"):
         monkeypatch.setattr(f"time.{name}", lambda: clock.now)
     return clock
+
+
+@pytest.fixture
+def as_before(monkeypatch):
+    """A process that was stopped by Ctrl-C hears no other; this one goes on, also if it was slow to stop."""
+    monkeypatch.setattr(watchdog, "MARGIN", 60)
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)

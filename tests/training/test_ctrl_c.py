@@ -9,18 +9,11 @@ import time
 import pytest
 
 from posenc.errors import Stopped
-from posenc.training import signals, watchdog
+from posenc.training import signals
 from posenc.training.signals import Signals
 from tests.training.sending import send
 
-
-@pytest.fixture(autouse=True)
-def _as_before(monkeypatch):
-    """A process that was stopped by Ctrl-C hears no other; this one goes on, also if it was slow to stop."""
-    monkeypatch.setattr(watchdog, "MARGIN", 60)
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("as_before")
 
 
 def test_ctrl_c_waits_longer_for_the_step_and_says_so(monkeypatch, capfd):
@@ -50,17 +43,19 @@ def test_a_terminal_that_is_gone_does_not_keep_the_step_from_being_saved(monkeyp
             taken.stop("it is saved")
 
 
-@pytest.mark.parametrize(("training", "times"), [(True, 2), (False, 1)])
-def test_a_library_that_keeps_python_waiting_does_not_hide_a_second_ctrl_c(training, times):
-    """Before training nothing is waited for, and one is enough."""
+@pytest.mark.parametrize(
+    ("signum", "training", "times"), [(signal.SIGINT, True, 2), (signal.SIGINT, False, 1), (signal.SIGTERM, False, 1)]
+)
+def test_a_library_that_keeps_python_waiting_hides_no_signal(signum, training, times):
+    """Before training nothing is waited for, and one Ctrl-C is enough."""
     code = f"""if True:
         import hashlib, os, signal, threading, time
         from posenc.training import signals, watchdog
         signals.GRACE = watchdog.MARGIN = 0.3
         def press():
             for _ in range({times}):
-                time.sleep(2)
-                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.8)
+                os.kill(os.getpid(), {int(signum)})
         with signals.Signals() as taken:
             if {training}:
                 taken.start_training()
@@ -68,11 +63,11 @@ def test_a_library_that_keeps_python_waiting_does_not_hide_a_second_ctrl_c(train
             hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**9)  # releases the GIL, but runs no handlers
     """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 130
+    assert ended.returncode == 128 + signum
     assert "stopped at once" in ended.stderr
 
 
-def test_but_not_for_ever(monkeypatch):
+def test_a_step_that_does_not_end_is_waited_for_only_so_long_after_ctrl_c(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     monkeypatch.setattr(signals, "CTRL_C_GRACE", 0.05)
     with Signals() as taken:

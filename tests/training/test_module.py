@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc.training.module import LanguageModel
-from posenc.training.optim import AdamW, build_optimizer
-from posenc.training.schedule import Cosine
 
 
 def validation_of(rank: int, world: int, predicted: torch.Tensor, batch_size: int) -> list[Any]:
@@ -36,14 +34,3 @@ def test_each_window_is_validated_once_and_weighs_as_much_as_it_has_targets(pred
     for windows, share in counted:
         assert len(windows) <= per_rank
         assert share == pytest.approx(int(counts[windows].sum()) / sum(predicted))
-
-
-def test_the_learning_rate_reported_for_a_step_is_that_of_its_update():
-    model = torch.nn.Linear(2, 2)
-    optim, schedule = AdamW(lr=0.01), Cosine(warmup=3)
-    optimizer, scheduler = build_optimizer(model, optim, schedule, 8)
-    module: Any = SimpleNamespace(optim=optim, schedule=schedule, steps=8)
-    for step in range(1, 9):
-        assert LanguageModel.learning_rate(module, step) == pytest.approx(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        scheduler.step()

@@ -18,13 +18,7 @@ SLOWEST = signals.GRACE + max(watchdog.MARGIN, wandb_logger.FAILED_UPLOAD + clie
 """Seconds from a signal to the end of a single rank; before a fixture changes the limit."""
 
 
-@pytest.fixture(autouse=True)
-def _as_before(monkeypatch):
-    """A process that was stopped by Ctrl-C hears no other; this one goes on, also if it was slow to stop."""
-    monkeypatch.setattr(watchdog, "MARGIN", 60)
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("as_before")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, HANGUP])
@@ -129,20 +123,16 @@ def test_a_checkpoint_that_takes_long_is_waited_for(monkeypatch):
             time.sleep(0.6)
 
 
-def test_who_waited_for_a_signal_before_is_told_when_the_step_is_saved(capsys):
+def test_who_waited_for_a_signal_before_is_told_once_when_the_step_is_saved(usr1, capsys):
     """As a launcher of cluster jobs does, to put the job back into its queue."""
-    told = []
-    before = signal.signal(signal.SIGUSR1, lambda signum, _: told.append(signum))
-    try:
-        with Signals() as taken:
-            taken.start_training()
-            send(signal.SIGUSR1)
-            assert told == []
+    with Signals() as taken:
+        taken.start_training()
+        send(signal.SIGUSR1)
+        assert usr1 == []
+        for _ in range(2):
             with pytest.raises(Stopped):
                 taken.stop("it is saved")
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert told == [signal.SIGUSR1]
+    assert usr1 == [signal.SIGUSR1]
     assert "it is saved" in capsys.readouterr().err
 
 
@@ -199,21 +189,6 @@ def test_a_signal_that_comes_where_nothing_can_be_raised_is_not_lost():
             time.sleep(30)
 
 
-def test_a_library_that_keeps_python_waiting_is_not_waited_for():
-    """Python's signal handlers get their turn between two instructions, and one instruction may take minutes."""
-    code = (
-        "import hashlib, os, signal, threading\n"
-        "from posenc.training import signals, watchdog\n"
-        "signals.GRACE = watchdog.MARGIN = 0.2\n"
-        "with signals.Signals():\n"
-        "    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
-        "    hashlib.pbkdf2_hmac('sha256', b'word', b'salt', 2**31 - 1)\n"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert told.returncode == 143
-    assert "stopped at once" in told.stderr
-
-
 def test_a_signal_during_a_checkpoint_waits_for_it(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     with Signals() as taken:
@@ -260,16 +235,6 @@ def test_a_rank_stops_for_the_signal_that_another_rank_has_received():
         taken.agree(strategy)
         with pytest.raises(Stopped, match="^stopped by SIGTERM: it is saved$"):
             taken.stop("it is saved")
-
-
-def test_a_handler_from_before_is_called_once(usr1):
-    with Signals() as taken:
-        taken.start_training()
-        send(signal.SIGUSR1)
-        for _ in range(2):
-            with pytest.raises(Stopped):
-                taken.stop("it is saved")
-    assert usr1 == [signal.SIGUSR1]
 
 
 @pytest.mark.usefixtures("usr1")

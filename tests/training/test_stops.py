@@ -1,9 +1,7 @@
 """Validations: a signal during one, their standard error, and the model that they saw."""
 
 import json
-import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from posenc.objectives.objective import loss
 from posenc.storage import checkpoint_files
 from posenc.training.module import LanguageModel
 from tests.conftest import ROOT, curve, train_here
+from tests.training.sending import send
 
 SHORT = ("log_every=1", "eval_every=5", "eval_windows=8", "steps=10")
 
@@ -27,8 +26,7 @@ def test_a_second_signal_in_the_validation_that_the_first_has_postponed_loses_no
     def stopped_twice(self, *batch):
         if len(stops) < 2:
             stops.append(self.trainer.global_step)
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.01)  # Python runs handlers between two instructions
+            send(signal.SIGTERM)
         return validate(self, *batch)
 
     monkeypatch.setattr(LanguageModel, "validation_loss", stopped_twice)
@@ -45,8 +43,7 @@ def test_a_run_stopped_twice_at_one_step_keeps_the_checkpoint_before_it(tmp_path
 
     def stopped(self, *batch):
         if self.trainer.global_step == 10:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.01)
+            send(signal.SIGTERM)
         return validate(self, *batch)
 
     monkeypatch.setattr(LanguageModel, "validation_loss", stopped)
@@ -54,12 +51,6 @@ def test_a_run_stopped_twice_at_one_step_keeps_the_checkpoint_before_it(tmp_path
         with pytest.raises(Stopped, match="step 10 of 15 is saved"):
             train_here(tmp_path, *SHORT[:-1], "steps=15", "checkpoint_seconds=0")
         assert sorted(map(checkpoint_files.step, tmp_path.rglob("step-*.ckpt"))) == [5, 10]
-
-
-def test_a_loaded_model_has_its_intervention_as_the_run_ended(tmp_path):
-    ended = train_here(tmp_path / "ended", *SHORT, "intervention=offset_mask", "intervention.stop=5")
-    begun = train_here(tmp_path / "begun", *SHORT, "intervention=offset_mask", "intervention.start=5")
-    assert [load(run).model.scheme.active for run in (ended, begun)] == [False, True]
 
 
 def test_the_standard_error_is_that_of_the_mean_over_validation_batches(tmp_path):

@@ -59,7 +59,7 @@ def test_the_base_of_rope_is_named_if_there_are_several():
     }
 
 
-def test_so_is_the_amplitude_of_the_sinusoid():
+def test_the_amplitude_of_the_sinusoid_is_named_if_there_are_several():
     runs = with_the_order_reversed(16)
     (one, *_) = (run for run in runs if (run.pos, run.tokens) == ("sinusoidal", 16 * UNIT))
     (axes,) = panels(runs, {"sinusoidal, amplitude 0.7": [replace(one, scale="0.7")]})
