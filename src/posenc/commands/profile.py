@@ -77,8 +77,8 @@ def profile(overrides: Sequence[str], out: Path | None = None) -> None:
     """
     from omegaconf import OmegaConf
 
+    from posenc.config.argument_checks import check_single_run
     from posenc.config.compose import composed, with_hydra
-    from posenc.config.overrides import check_single_run
     from posenc.config.schema import check
     from posenc.storage.atomic import check_writable
     from posenc.storage.resource_errors import resource_errors

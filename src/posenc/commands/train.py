@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 def main(conf: Path = CONF) -> None:
     """The command line, parsed by Hydra except for --help and --version."""
+    from posenc.config.argument_checks import check_sweep
     from posenc.config.command_line import one_sentence_errors
-    from posenc.config.overrides import check_sweep, flags_of
+    from posenc.config.overrides import flags_of
     from posenc.config.quoting import flags_first
     from posenc.sweeps.jobs import check_jobs, jobs_of
 
@@ -56,8 +57,8 @@ def job(cfg: "DictConfig") -> float | None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    from posenc.config.argument_checks import check_single_run
     from posenc.config.command_line import one_sentence_errors
-    from posenc.config.overrides import check_single_run
     from posenc.distributed import this_rank
     from posenc.sweeps.failures import diverged, failures_recorded
 

@@ -16,15 +16,19 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
+from posenc.config.argument_checks import SYNTAX_HINT, check_arguments, not_a_choice
 from posenc.config.files import choices_in
-from posenc.config.overrides import SYNTAX_HINT, check_arguments, not_a_choice, unknown_key
 from posenc.config.schema import PACKAGE_LINE
 from posenc.config.secrets import check_no_secrets, presentable
+from posenc.config.unknown_keys import unknown_key
 from posenc.distributed import adopt_srun, report_error, this_rank
 from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, out_of_memory
 from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk
 
-PARSING = ("posenc.commands.train", "posenc.train", __name__, "posenc.config.compose", "posenc.config.overrides")
+PARSING = (
+    "posenc.commands.train", "posenc.train", __name__,
+    "posenc.config.compose", "posenc.config.overrides", "posenc.config.argument_checks", "posenc.config.unknown_keys",
+)  # fmt: skip
 """Modules that pass the command line to libraries; library errors in other modules are bugs of the program."""
 
 SUBSTITUTES = {"\N{EN DASH}": "-", "\N{NO-BREAK SPACE}": " "}

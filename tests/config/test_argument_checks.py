@@ -2,7 +2,7 @@
 
 import pytest
 
-from posenc.config.overrides import check_arguments
+from posenc.config.argument_checks import check_arguments
 from posenc.config.quoting import flags_first
 from posenc.errors import UserError
 
