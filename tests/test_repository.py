@@ -103,6 +103,8 @@ print(*({"torch", "lightning"} & sys.modules.keys()))
 """
     result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.split() == []
+    for file in (ROOT / "src" / "posenc" / "analysis").glob("*.py"):
+        assert not re.search(r"^ *(from|import) (torch|lightning)\b", file.read_text(), re.MULTILINE), file
 
 
 def test_nothing_asks_which_scheme_it_has():

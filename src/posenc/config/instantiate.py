@@ -77,7 +77,7 @@ def target(group: str, name: Any) -> Callable[..., Any]:
         if declared.value.replace(":", ".") == name:
             try:
                 return declared.load()
-            except (AttributeError, ImportError) as error:
+            except (AttributeError, ImportError, TypeError) as error:
                 if isinstance(error, ModuleNotFoundError):
                     raise  # a missing dependency
                 raise UserError(f"{group}._target_={name} cannot be loaded: {first_line(error)}") from error

@@ -68,10 +68,11 @@ def jobs_of(arguments: Sequence[str], conf: Path) -> tuple[Iterator[DictConfig],
     fixed = [override.input_line or "" for override in given if not override.is_sweep_override()]
     config = with_hydra(conf, fixed)
     overrides = overrides_of(config, [override.input_line or "" for override in given])
-    return _combinations(fixed, overrides, conf), config.name
+    return _combinations(overrides, conf), config.name
 
 
-def _combinations(fixed: Sequence[str], overrides: Mapping[str, Override], conf: Path) -> Iterator[DictConfig]:
+def _combinations(overrides: Mapping[str, Override], conf: Path) -> Iterator[DictConfig]:
+    fixed = [override.input_line or "" for override in overrides.values() if not override.is_sweep_override()]
     swept = {key: _single(override) for key, override in overrides.items() if override.is_sweep_override()}
     seeds = swept.pop("seed", [])
     groups = [swept.pop(key) for key in [*swept] if key in choices_in(conf)]
