@@ -100,6 +100,28 @@ def test_what_tuning_at_19_7m_tokens_changes_is_stated():
     assert f"with those of both arms {formatting.interval(before.advantage, 2)} |" in RESULTS
 
 
+OLD_KERNEL = {
+    ("sinusoidal", 0.003): [1.483503],
+    ("sinusoidal", 0.0042): [1.487141, 1.487941, 1.489660],
+    ("rope", 0.006): [1.423471, 1.419173, 1.420398],
+}
+"""Final losses of 19.7M tokens before the runs were repeated (docs/protocol.md), by seed."""
+
+
+def test_how_far_the_runs_repeated_with_the_present_kernel_end_from_the_old_ones_is_stated():
+    chosen = {("sinusoidal", 0.003): "0.2", ("sinusoidal", 0.0042): "0.1", ("rope", 0.006): "1000"}
+    apart = []
+    for run in STUDY.on(CORPUS):
+        key = run.pos, run.lr
+        if (run.setting, run.tokens) == (BACKBONE, 19_660_800) and chosen.get(key) in (run.scale, run.base):
+            apart += [run.val_loss - old for seed, old in enumerate(OLD_KERNEL[key]) if seed == run.seed]
+    assert len(apart) == 7
+    stated = (
+        f"end {-min(apart):.4f} below to {max(apart):.4f} above their old runs, on average {mean(apart):.4f} above."
+    )
+    assert stated in RESULTS
+
+
 def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     tokens = LONGEST // 2
     before, now = (
