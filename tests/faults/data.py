@@ -2,16 +2,15 @@
 
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests import warm
 from tests.conftest import ROOT, clean_environment
 from tests.faults.damage import Damage, cut_short, flip_a_bit
 from tests.faults.limits import can_mount, small_disk
 from tests.faults.outcome import Outcome
-from tests.warm import Started
 
 BUILDER = """
 import sys, zlib
@@ -39,13 +38,19 @@ def write_text(file: Path, megabytes: float) -> None:
     file.write_text("".join(lines))
 
 
-def begin(text: Path, cache: Path, vocabulary: int) -> Started:
+def begin(text: Path, cache: Path, vocabulary: int) -> "subprocess.Popen[str]":
     """A process that opens the cache of a text, or builds it."""
-    environment = {**clean_environment(), "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return warm.python().start("-c", BUILDER, text, cache, vocabulary, cwd=ROOT, env=environment)
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILDER, str(text), str(cache), str(vocabulary)],
+        cwd=ROOT,
+        env={**clean_environment(), "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
-def ended(builders: Sequence[Started]) -> list[tuple[int, str, str]]:
+def ended(builders: Sequence["subprocess.Popen[str]"]) -> list[tuple[int, str, str]]:
     """Exit code, stdout and stderr of each."""
     said = [builder.communicate(timeout=240) for builder in builders]
     return [(builder.returncode, out, err) for builder, (out, err) in zip(builders, said, strict=True)]
