@@ -3,9 +3,13 @@
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 
+from scipy import stats
+
+from posenc.analysis.claim_map import Point, advantage
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.corpus_map import backbone_of
-from posenc.analysis.results import CopyingRow, RemovedHeadRow, Result
+from posenc.analysis.held_out import held_out
+from posenc.analysis.results import BlockRow, CopyingRow, RemovedHeadRow, Result
 from posenc.analysis.study import Study
 from posenc.report import formatting
 from posenc.storage.csv_files import read_rows
@@ -59,6 +63,23 @@ def at_settings_of_4_9m(pos: Iterable[str] = ("rope", "sinusoidal")) -> list[Res
     former = [run for run in alternatives[FORMER] if run.pos in pos]
     replaced = {(run.pos, run.tokens) for run in former}
     return [*(run for run in backbone if (run.pos, run.tokens) not in replaced), *former]
+
+
+def at(tokens: int, runs: Iterable[Result]) -> Point:
+    """N of RoPE over the sinusoid at one budget."""
+    (point,) = (point for point in advantage([*runs], "rope", "sinusoidal") if point.tokens == tokens)
+    return point
+
+
+@functools.cache
+def evaluated() -> Mapping[str, Sequence[tuple[Point, Point]]]:
+    """N on the test split and on validation, by replication."""
+    return held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
+
+
+def p_of(differences: Iterable[float]) -> float:
+    """Of a paired, two-sided t-test."""
+    return float(stats.ttest_1samp([*differences], 0).pvalue)
 
 
 def cells(values: Iterable[float], form: str) -> str:

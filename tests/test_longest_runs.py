@@ -30,6 +30,7 @@ from tests.claim_map_pages import (
     copied,
     found,
     listed,
+    p_of,
 )
 
 SEEDS, REPLICATION = (0, 1, 2), (3, 4, 5)
@@ -85,10 +86,6 @@ def interval(values: Sequence[float]) -> str:
     """The 95 % interval of their mean."""
     margin = stats.t.ppf(0.975, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return f"{mean(values) - margin:.3f} to {mean(values) + margin:.3f}".replace("-0.000", "0.000")
-
-
-def p_of(values: Sequence[float]) -> float:
-    return float(stats.ttest_1samp(values, 0).pvalue)
 
 
 @pytest.mark.parametrize(("tokens", "of_rope", "of_sinusoid", "seeds", "announced", "settings"), ORDERS)

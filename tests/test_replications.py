@@ -1,7 +1,6 @@
 """What README and the results say of N with new seeds, on the test split, is what results/claim-map says."""
 
 import pytest
-from scipy import stats
 
 from posenc.analysis.claim_map import Point, advantage
 from posenc.analysis.convergence import mean, speed_up
@@ -15,9 +14,12 @@ from tests.claim_map_pages import (
     README,
     RESULTS,
     STUDY,
+    at,
     at_settings_of_4_9m,
+    evaluated,
     found,
     listed,
+    p_of,
     with_bounds,
 )
 
@@ -26,15 +28,14 @@ ROPE_THEN = "rope, base 100,000, learning rate 0.003"
 
 
 def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside_it():
-    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    assert list(evaluated) == [
+    assert list(evaluated()) == [
         "replication",
         "second replication",
         "third replication",
         "fourth replication",
         "fifth replication",
     ]
-    for on_test, on_validation in evaluated["replication"]:
+    for on_test, on_validation in evaluated()["replication"]:
         assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
         assert f"| {on_test.tokens / 1e6:.1f}M | {replicated(on_test, on_validation)} |" in RESULTS
 
@@ -49,8 +50,7 @@ def test_the_replication_on_the_test_split_is_stated_with_n_on_validation_beside
 )
 def test_the_replication_of_arms_tuned_with_more_tokens_is_stated_with_every_seed(name, row, expected):
     backbone, alternatives = found(CORPUS)
-    evaluated = held_out(backbone, alternatives, STUDY.rows("test.csv", BlockRow, CORPUS))
-    ((on_test, on_validation),) = evaluated[name]
+    ((on_test, on_validation),) = evaluated()[name]
     assert row.startswith(f"{on_test.tokens / 1e6:.1f}M, ")
     assert list(on_test.by_seed) == list(on_validation.by_seed) == [3, 4, 5]
     assert f"| {row} | {replicated(on_test, on_validation)} |" in RESULTS
@@ -70,22 +70,20 @@ def test_how_much_lower_rope_ends_over_the_six_seeds_with_39_3m_tokens_is_stated
     six = over_six_seeds("fourth replication", 39_321_600)
     ahead = sum(n > 1 for n in six.by_seed.values())
     assert ahead == 5
-    p = float(stats.ttest_1samp([*six.gaps.values()], 0).pvalue)
+    p = p_of(six.gaps.values())
     lower = with_bounds(six.gap, " nats").removesuffix(")")
     corrected = f"p = {p:.2f}, corrected for the four budgets above 20M {4 * p:.2f}"
     assert f"on average by {lower}; {corrected})." in RESULTS
 
-    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    ((on_test, _),) = evaluated["fourth replication"]
+    ((on_test, _),) = evaluated()["fourth replication"]
     of_new = with_bounds(on_test.gap)
     assert f"over seeds 3 to 5 alone, on the test split, the difference is {of_new}." in RESULTS
 
 
 def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
-    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    ((on_test, on_validation),) = (both for both in evaluated["fifth replication"] if both[0].tokens == 39_321_600)
+    ((on_test, on_validation),) = (both for both in evaluated()["fifth replication"] if both[0].tokens == 39_321_600)
     assert list(on_test.gaps) == list(on_validation.gaps) == [6, 7, 8, 9, 10, 11]
-    gap, p = on_test.gap, float(stats.ttest_1samp([*on_test.gaps.values()], 0).pvalue)
+    gap, p = on_test.gap, p_of(on_test.gaps.values())
     assert gap is not None
     assert p < 0.05
     assert min([*on_test.gaps.values(), *on_validation.gaps.values()]) > 0
@@ -134,7 +132,7 @@ def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
     assert by.interval is not None
     interval = "{:.3f} to {:.3f}".format(*by.interval)
     ratio = speed_up([after.by_seed[seed] for seed in after.by_seed], [before.by_seed[seed] for seed in after.by_seed])
-    p = float(stats.ttest_1samp(shrinks, 0).pvalue)
+    p = p_of(shrinks)
     stated = f"it is {by.value:.3f} nats smaller at 39.3M tokens than at 19.7M ({interval}; p = {p:.4f}), and N"
     assert f"Over six seeds {stated} falls by a factor of {formatting.interval(ratio, 2)};" in RESULTS
 
@@ -142,7 +140,7 @@ def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
     first, last = points[9_830_400], points[78_643_200]
     shrinks = [first.gaps[seed] - last.gaps[seed] for seed in last.gaps]
     smaller = with_bounds(mean(shrinks), " nats smaller at 78.6M than at 9.8M").removesuffix(")")
-    p = float(stats.ttest_1samp(shrinks, 0).pvalue)
+    p = p_of(shrinks)
     assert f"over seeds 0 to 2 the lead is {smaller}; p = {p:.3f})." in RESULTS
 
 
@@ -160,10 +158,10 @@ def test_the_sinusoid_s_former_setting_with_19_7m_tokens_is_stated_where_it_ends
 
     ropes = [run for run in [*backbone, *third] if run.pos == "rope"]
     both = [*ropes, *former.values()]
-    evaluated = held_out([], {"both": both}, STUDY.rows("test.csv", BlockRow, CORPUS))["both"]
-    on_test = next(point for point, _ in evaluated if point.tokens == tokens)
+    of_both = held_out([], {"both": both}, STUDY.rows("test.csv", BlockRow, CORPUS))["both"]
+    on_test = next(point for point, _ in of_both if point.tokens == tokens)
     assert list(on_test.by_seed) == [3, 4, 5]
-    (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == tokens)
+    six = at(tokens, both)
     ratios = formatting.interval(six.advantage, 2), formatting.interval(on_test.advantage, 2)
     assert "N is {} over these six instead of 1.86, and {} instead of 1.93".format(*ratios) in RESULTS
 
@@ -174,7 +172,7 @@ def over_six_seeds(name: str, tokens: int) -> Point:
     arms = [run for run in backbone if (run.pos, run.tokens) != ("rope", then[0].tokens)]
     runs = {run.key: run for run in (*arms, *then, *alternatives["third replication"], *alternatives[name])}
     both = [run for run in runs.values() if run.pos in ("rope", "sinusoidal")]
-    (six,) = (point for point in advantage(both, "rope", "sinusoidal") if point.tokens == tokens)
+    six = at(tokens, both)
     assert list(six.by_seed) == [0, 1, 2, 3, 4, 5]
     return six
 
@@ -191,9 +189,8 @@ def test_n_of_the_setting_that_was_replicated_with_39_3m_tokens_is_stated():
 
 
 def test_readme_has_the_replications_of_tuned_arms():
-    evaluated = held_out(*found(CORPUS), STUDY.rows("test.csv", BlockRow, CORPUS))
-    (third, _), (fourth, _) = (*evaluated["third replication"], *evaluated["fourth replication"])
-    shortest, *_ = (point for point, _ in evaluated["replication"])
+    (third, _), (fourth, _) = (*evaluated()["third replication"], *evaluated()["fourth replication"])
+    shortest, *_ = (point for point, _ in evaluated()["replication"])
     least, first, then = (
         formatting.interval(point.advantage, 2).replace("–", " to ") for point in (shortest, third, fourth)
     )

@@ -16,6 +16,7 @@ from tests.claim_map_pages import (
     README,
     RESULTS,
     STUDY,
+    at,
     at_settings_of_4_9m,
     found,
     listed,
@@ -48,10 +49,7 @@ def test_the_search_with_9_8m_tokens_is_stated_and_moves_neither_arm():
     assert max(lower) < 0.01  # the protocol's threshold: "none that is better by 0.01 nats"
     backbone, alternatives = found(CORPUS)
     others = [run for run in backbone if run.tokens != 9_830_400]
-    now, best = (
-        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == 9_830_400)
-        for runs in (backbone, [*others, *alternatives["best trials of 9.8M tokens"]])
-    )
+    now, best = (at(9_830_400, runs) for runs in (backbone, [*others, *alternatives["best trials of 9.8M tokens"]]))
     assert best.advantage.interval is not None
     low, high = best.advantage.interval
     ends = [mean(of.values()) for point in (now, best) for of in (point.arm_losses, point.baseline_losses)]
@@ -67,10 +65,7 @@ def test_the_search_with_9_8m_tokens_is_stated_and_moves_neither_arm():
 
 def test_what_tuning_at_19_7m_tokens_changes_is_stated():
     tokens = 19_660_800
-    before, now = (
-        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
-        for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
-    )
+    before, now = (at(tokens, runs) for runs in (at_settings_of_4_9m(), found(CORPUS)[0]))
     former = {"sinusoidal": (0.0042, "0.1", "10000"), "rope": (0.006, "", "1000")}
     lower = []
     for pos, settings in former.items():
@@ -124,10 +119,7 @@ def test_how_far_the_runs_repeated_with_the_present_kernel_end_from_the_old_ones
 
 def test_what_tuning_at_39_3m_tokens_changes_is_stated():
     tokens = LONGEST // 2
-    before, now = (
-        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
-        for runs in (at_settings_of_4_9m(), found(CORPUS)[0])
-    )
+    before, now = (at(tokens, runs) for runs in (at_settings_of_4_9m(), found(CORPUS)[0]))
     assert before.advantage.interval is not None
     low, high = before.advantage.interval
     bounds = f"({low:.2f} to {high:.2f})."
@@ -160,10 +152,7 @@ def test_what_the_second_best_trial_of_each_arm_changes_with_39_3m_tokens_is_sta
     tokens = LONGEST // 2
     best = [run for run in alternatives["sinusoidal, learning rate 0.003, amplitude 0.2"] if run.tokens == tokens]
     others = [run for run in backbone if (run.pos, run.tokens) != ("sinusoidal", tokens)]
-    now, before, former = (
-        next(point for point in advantage(runs, "rope", "sinusoidal") if point.tokens == tokens)
-        for runs in (backbone, [*others, *best], at_settings_of_4_9m())
-    )
+    now, before, former = (at(tokens, runs) for runs in (backbone, [*others, *best], at_settings_of_4_9m()))
     assert list(now.by_seed) == list(before.by_seed) == [0, 1, 2]
     below = [mean(of.baseline_losses.values()) - mean(before.baseline_losses.values()) for of in (former, now)]
     assert f"ends {below[0]:.3f} below its former one, RoPE's" in RESULTS
