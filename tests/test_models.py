@@ -102,6 +102,16 @@ def test_t5_is_compared_with_every_setting_of_rope_with_the_most_tokens():
     assert f"the better of two rates, ends {of_t5[0.003] - arm.val_loss:.3f} above RoPE's arm." in RESULTS
 
 
+def test_t5_s_trials_with_19_7m_tokens_are_stated():
+    runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == ("search", 19_660_800)]
+    trials = {run.lr: run.val_loss for run in runs if run.pos == "t5"}
+    assert list(trials) == [0.003, 0.0042, 0.006, 0.0085]
+    assert min(trials, key=lambda rate: trials[rate]) == 0.0042
+    (rope,) = (run.val_loss for run in runs if (run.pos, run.lr, run.base) == ("rope", 0.0042, "100000"))
+    ends = f"T5 ends lowest at 0.0042, at {trials[0.0042]:.3f} nats (at 0.006 at {trials[0.006]:.3f}),"
+    assert f"{ends} RoPE's arm with that seed at {rope:.3f};" in RESULTS
+
+
 def test_the_announced_test_of_t5_against_rope_is_stated():
     backbone, alternatives = found(CORPUS)
     name, tokens = "new seeds of T5 and RoPE", 4_915_200
