@@ -11,7 +11,7 @@ from posenc.analysis.run_key import BACKBONE, SEARCH
 from posenc.analysis.study import Study
 from posenc.report import formatting
 from posenc.storage.csv_files import read_csv
-from tests.claim_map_pages import CORPUS, LONGEST, README, RESULTS, STUDY, found, listed, p_of, with_bounds
+from tests.claim_map_pages import CLAIMS, CORPUS, LONGEST, README, RESULTS, STUDY, found, listed, p_of, with_bounds
 from tests.conftest import ROOT
 
 
@@ -102,8 +102,17 @@ def test_t5_is_compared_with_every_setting_of_rope_with_the_most_tokens():
     assert f"the better of two rates, ends {of_t5[0.003] - arm.val_loss:.3f} above RoPE's arm." in RESULTS
 
 
+def test_rope_s_ratios_against_t5_are_stated_beside_the_published_one():
+    first, second, last = (point.advantage for point in advantage(found(CORPUS)[0], "rope", "t5"))
+    assert (second.seeds, last.seeds) == (2, 1)
+    ratios = (
+        f"{formatting.interval(first, 2)} times RoPE's tokens at 4.9M, {second.value:.2f} times at 19.7M (two seeds)"
+    )
+    assert f"T5 needs {ratios} and {last.value:.2f} times at 78.6M (one seed)" in CLAIMS
+
+
 def test_t5_s_trials_with_19_7m_tokens_are_stated():
-    runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == ("search", 19_660_800)]
+    runs = [run for run in STUDY.on(CORPUS) if (run.setting, run.tokens) == (SEARCH, 19_660_800)]
     trials = {run.lr: run.val_loss for run in runs if run.pos == "t5"}
     assert list(trials) == [0.003, 0.0042, 0.006, 0.0085]
     assert min(trials, key=lambda rate: trials[rate]) == 0.0042
