@@ -49,6 +49,14 @@ def test_the_newest_run_is_the_newest_that_has_a_checkpoint(tmp_path):
     assert newest_run([tmp_path]) == tmp_path / "seed1"
 
 
+def test_runs_are_found_through_links(tmp_path):
+    (tmp_path / "there" / "seed0").mkdir(parents=True)
+    (tmp_path / "there" / "seed0" / "config.yaml").touch()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "rope").symlink_to(tmp_path / "there")
+    assert newest_run([tmp_path / "here"]) == tmp_path / "here" / "rope" / "seed0"
+
+
 @pytest.mark.parametrize("wrong", [None, {"weight": 1.0}, {"weight": torch.ones(9, dtype=torch.complex64)}])
 def test_what_is_no_weight_is_refused(wrong, tmp_path):
     for weights in ({"weight": torch.ones(9)}, wrong):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posenc.analysis.runs import run_directories
 from posenc.config.instantiate import build, build_model
 from posenc.config.schema import check_groups, check_settings
 from posenc.errors import UserError, printable
@@ -57,14 +58,18 @@ class Trained:
 def newest_run(paths: Sequence[Path]) -> Path:
     """The last started or resumed run directory with a checkpoint among these paths and inside them.
 
-    Prints it if there are several.
+    Prints it if there are several, and which folders cannot be read.
     """
-    files = [file for path in paths for file in (path / "config.yaml", *path.glob("**/seed*/config.yaml"))]
-    found = [file for file in files if file.exists()]
+    found: list[Path] = []
+    unreadable: list[str] = []
+    for path in paths:
+        found += [path] if (path / "config.yaml").exists() else run_directories(path, unreadable)
+    for notice in unreadable:
+        print(printable(notice), file=sys.stderr, flush=True)
     if not found:
         return paths[0]  # `load` will report the error
-    saved = [file for file in found if checkpoint_files.newest_first(file.parent / "checkpoints")]
-    last = max(saved or found, key=lambda file: file.stat().st_mtime).parent
+    saved = [run for run in found if checkpoint_files.newest_first(run / "checkpoints")]
+    last = max(saved or found, key=lambda run: (run / "config.yaml").stat().st_mtime)
     if len(found) > 1:
         print(printable(f"Using the newest of {len(found)} runs: {last}"), file=sys.stderr, flush=True)
     return last
