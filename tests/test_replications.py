@@ -1,9 +1,13 @@
 """What README and the results say of N with new seeds, on the test split, is what results/claim-map says."""
 
+from collections.abc import Mapping
+
+import numpy as np
 import pytest
+from scipy.stats import linregress
 
 from posenc.analysis.claim_map import Point, advantage
-from posenc.analysis.convergence import mean, speed_up
+from posenc.analysis.convergence import Estimate, mean, speed_up
 from posenc.analysis.held_out import held_out
 from posenc.analysis.results import BlockRow
 from posenc.report import formatting
@@ -89,11 +93,9 @@ def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
     assert min([*on_test.gaps.values(), *on_validation.gaps.values()]) > 0
     assert 0.010 < gap.value < 0.035  # as expected
     lower = with_bounds(gap, " nats").removesuffix(")")
-    announced = (
-        f"RoPE ends {gap.value:.3f} nats lower on the test split, in a test announced before their runs (p = {p:.4f})."
-    )
-    of_six = "[six new seeds](docs/results.md#new-seeds-on-the-test-split)"
-    assert f"and {on_test.advantage.value:.1f} at 39M. The last ratio is from {of_six}: {announced}" in README
+    announced = "With six of them, in a test announced before their runs, RoPE ends"
+    assert f"{announced} {gap.value:.3f} nats lower on the test split (p = {p:.4f})." in README
+    assert f"p = {p:.4f}; exact sign-flip test, p = {2 / 2**6:.2f}, the least that six seeds can give;" in RESULTS
     ratio = formatting.interval(on_test.advantage, 2)
     assert on_test.advantage.value < 1.45  # as expected, and above 1.10
     both = f"{ratio} on the test split and {formatting.interval(on_validation.advantage, 2)} on validation"
@@ -103,6 +105,39 @@ def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
     assert f"{ends}, RoPE at {listed(on_test.arm_losses.values(), 3)}: lower with each of the six" in RESULTS
     assert f"on average by {lower}; paired t-test, p = {p:.4f};" in RESULTS
     assert f"On validation the difference is {with_bounds(on_validation.gap)};" in RESULTS
+
+
+def test_n_with_39_3m_tokens_is_stated_over_the_nine_seeds_that_did_not_choose_the_settings_and_over_all_twelve():
+    ((on_test, _),) = evaluated()["fourth replication"]
+    ((later, later_on_validation),) = (
+        both for both in evaluated()["fifth replication"] if both[0].tokens == on_test.tokens
+    )
+    nine, twelve = (
+        over_seeds({**before.by_seed, **after.by_seed})
+        for before, after in (
+            (on_test, later),
+            (over_six_seeds("fourth replication", on_test.tokens), later_on_validation),
+        )
+    )
+    assert (nine.seeds, twelve.seeds) == (9, 12)
+    assert nine.interval is not None
+    headline = f"and {nine.value:.2f} at 39M. The last ratio is from [nine new seeds]"
+    interval = "{:.2f} to {:.2f}".format(*nine.interval)
+    assert f"{headline}(docs/results.md#new-seeds-on-the-test-split) ({interval})." in README
+    of_nine = formatting.interval(nine, 2)
+    assert f"N is {of_nine} over the nine seeds that did not choose the settings." in RESULTS
+    gaps = [*on_test.gaps.values(), *later.gaps.values()]
+    assert min(gaps) > 0  # so that of the 2^9 signs only two give as large a mean
+    difference = with_bounds(mean(gaps)).removesuffix(")")
+    flipped = f"{difference}; sign-flip test, p = {2 / 2**9:.3f})"
+    assert f"it is {of_nine} on the test split, where the difference is {flipped}." in RESULTS
+    assert f"and N is {formatting.interval(twelve, 2)}. Over seeds 3 to 11, which did not choose" in RESULTS
+
+
+def over_seeds(ratios: Mapping[int, float | None]) -> Estimate:
+    """The mean of N by seed."""
+    needed = [1 / ratio for ratio in ratios.values() if ratio]
+    return speed_up([1] * len(needed), needed)
 
 
 def test_how_much_lower_rope_ends_over_twelve_seeds_with_39_3m_tokens_is_stated():
@@ -142,6 +177,15 @@ def test_how_much_smaller_rope_s_lead_is_with_more_tokens_is_stated():
     smaller = with_bounds(mean(shrinks), " nats smaller at 78.6M than at 9.8M").removesuffix(")")
     p = p_of(shrinks)
     assert f"over seeds 0 to 2 the lead is {smaller}; p = {p:.3f})." in RESULTS
+
+    budgets = [tokens for tokens in points if tokens >= first.tokens]
+    assert len(budgets) == 6
+    slopes = [-linregress(np.log2(budgets), [points[at].gaps[seed] for at in budgets]).slope for seed in last.gaps]
+    falls = with_bounds(mean(slopes), " nats per doubling of the tokens").removesuffix(")")
+    assert (
+        f"Over all six budgets from 9.8M to 157M and seeds 0 to 2 it falls by {falls}; p = {p_of(slopes):.3f})."
+        in RESULTS
+    )
 
 
 def test_the_sinusoid_s_former_setting_with_19_7m_tokens_is_stated_where_it_ends_lower():

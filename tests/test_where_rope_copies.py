@@ -1,5 +1,6 @@
 """What the page on copying says of the runs of RoPE that copy, of models that rotate less, and of single heads."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
@@ -62,6 +63,25 @@ def test_the_runs_of_rope_that_copy_are_counted_and_end_below_the_sinusoid():
     assert f"with a smaller base none of {len(rows) - len(large)} (" in COPYING
     assert f"Ten of these {len(copying)} end below every sinusoid of the same seed and budget." in RESULTS
     assert f"and {len(copying)} of the {len(rows)} of RoPE with all channels rotated in all layers," in RESULTS
+
+
+def test_among_runs_of_rope_matched_by_budget_rate_and_seed_those_that_copy_have_the_larger_base():
+    matched: dict[tuple, list[tuple[bool, bool]]] = {}
+    for row in COPIED:
+        if row.pos == "rope" and row.tokens >= LONGEST and row.setting in (BACKBONE, SEARCH):
+            of = matched.setdefault((row.tokens, row.lr, row.seed), [])
+            of.append((int(row.base) >= 1_000_000, row.second - row.first < COPIES))
+    both = {key: runs for key, runs in matched.items() if len({large for large, _ in runs}) == 2}
+    copies = [large for runs in both.values() for large, copied in runs if copied]
+    assert copies == [True] * 6
+    assert {seed for (*_, seed), runs in both.items() if any(copied for _, copied in runs)} == {2, 100}
+    # The probability that, within each stratum, only runs with a large base copy.
+    p = 1.0
+    for runs in both.values():
+        large, copied = (sum(values) for values in zip(*runs, strict=True))
+        p *= math.comb(large, copied) / math.comb(len(runs), copied)
+    stated = f"all six copies have the larger base (exact permutation test, one-sided p = {p:.2f})"
+    assert f"Matched by budget, rate and seed, {stated}" in COPYING
 
 
 def test_what_rope_copies_is_stated_for_every_base_and_rate():
