@@ -17,8 +17,7 @@ def test_heads_measured_less_often_than_the_loss_have_the_score_of_their_last_me
     seldom.curve["previous_token"][np.arange(30) % 3 != 2] = np.nan  # every third validation, and not the last
     seldom.curve["previous_token"][-1] = np.nan
     found = panels(sweep(seldom, run("sinusoidal", 0, head_at=999)))[0].heads
-    assert found is not None
-    assert {row.scheme: row.scores["previous_token"].value for row in found.rows} == {"rope": 0.4, "sinusoidal": 0.005}
+    assert {row.scheme: row.scores["previous_token"].value for row in found} == {"rope": 0.4, "sinusoidal": 0.005}
 
 
 def test_the_sentence_says_when_each_loss_leaves_the_bigram_model_behind_and_whose_never_does():
@@ -31,30 +30,23 @@ def test_the_sentence_says_when_each_loss_leaves_the_bigram_model_behind_and_who
     )
 
 
-def test_runs_that_did_not_look_at_their_heads_have_no_analysis():
-    assert panels(sweep(run("rope", 0), run("sinusoidal", 0)))[0].heads is None
-
-
-@pytest.mark.parametrize("scheme", ["rope", "none"])
-def test_the_loss_leaves_the_bigram_model_behind_at_a_tenth_of_a_nat_under_it(scheme):
-    one = run(scheme, 0)
-    step = attention_heads.dropped(one, floor=2.9)
+def test_the_loss_leaves_the_bigram_model_behind_at_a_tenth_of_a_nat_under_it():
+    step = attention_heads.dropped(run("rope", 0), floor=2.9)
     assert 2 + 2 * np.exp(-step / 100) == pytest.approx(2.8, abs=0.01)
 
 
 def test_heads_that_were_measured_once_have_no_analysis():
     one = run("rope", 0, head_at=100)
     one.curve["previous_token"][:-1] = np.nan
-    assert panels(sweep(one, run("sinusoidal", 0, head_at=200)))[0].heads is None
+    assert panels(sweep(one, run("sinusoidal", 0, head_at=200)))[0].heads == ()
 
 
 def test_the_heads_shown_are_those_of_the_first_run_s_last_measurement_counted_from_1():
     place = {"layer": 1.0, "head": 0.0}
     of_seed = [({"step": 10.0, **place, "1": 0.1}, {"step": 20.0, **place, "1": score}) for score in (0.7, 0.9)]
     runs = [replace(run("rope", seed, head_at=60), heads=heads) for seed, heads in enumerate(of_seed)]
-    found = attention_heads.analyse_heads([Arm("rope", tuple(runs))], None)
-    assert found is not None
-    assert found.heads == ({"scheme": "rope", "layer": 2, "head": 1, "scores": {"1": 0.7}},)
+    (found,) = attention_heads.scheme_heads([Arm("rope", tuple(runs))], None)
+    assert found.each == ({"scheme": "rope", "layer": 2, "head": 1, "scores": {"1": 0.7}},)
 
 
 def test_a_truncated_run_has_no_heads_of_later_steps():
@@ -67,6 +59,5 @@ def test_the_interval_of_a_score_is_within_0_and_1():
         measured(seed, [10, 20], previous_token=np.array([0, score]), induction=np.array([0, 0.1]))
         for seed, score in enumerate((0.0, 0.0, 0.9))
     ]
-    found = attention_heads.analyse_heads([Arm("rope", tuple(runs))], None)
-    assert found is not None
-    assert found.rows[0].scores["previous_token"].interval == (0, 1)
+    (found,) = attention_heads.scheme_heads([Arm("rope", tuple(runs))], None)
+    assert found.scores["previous_token"].interval == (0, 1)

@@ -96,7 +96,7 @@ def test_a_scheme_validated_only_after_the_others_have_ended_is_not_compared(tmp
 
 def test_attention_heads_with_a_nan_score_are_left_out(tmp_path):
     rows = SCORED.replace("0.5", "nan")
-    assert compare(read_folder(write(tmp_path, metrics=rows, config=CONFIG))).panels[0].heads is None
+    assert compare(read_folder(write(tmp_path, metrics=rows, config=CONFIG))).panels[0].heads == ()
 
 
 def lengths_of(**changed: Any) -> dict[str, Any]:

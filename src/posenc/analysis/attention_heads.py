@@ -37,24 +37,13 @@ class SchemeHeads:
     Attributes:
         dropped: steps to a loss of DROPPED below the n-gram baseline; None if that is unknown.
         scores: of the best head, at the end.
+        each: every head of one run at its end: scheme, layer and head, both from 1, and its attention by distance.
     """
 
     scheme: str
     dropped: Estimate | None
     scores: Mapping[str, Estimate]
-
-
-@dataclass(frozen=True)
-class HeadAnalysis:
-    """The attention heads of a panel.
-
-    Attributes:
-        rows: one per scheme, by rising final loss.
-        heads: every head of one run per scheme at its end: scheme, layer, head and its attention by distance.
-    """
-
-    rows: tuple[SchemeHeads, ...]
-    heads: tuple[Mapping[str, object], ...]
+    each: tuple[Mapping[str, object], ...]
 
 
 def ngram_baseline(runs: Iterable[Run]) -> NGramBaseline | None:
@@ -71,20 +60,19 @@ def dropped(run: Run, floor: float) -> float:
     return first_reached(run.curve["step"], run.curve["val_loss"], floor - DROPPED)
 
 
-def analyse_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> HeadAnalysis | None:
-    """The heads of a panel's arms; None if a run measured them never or only at its end."""
+def scheme_heads(arms: Sequence[Arm], ngram: NGramBaseline | None) -> tuple[SchemeHeads, ...]:
+    """The heads of a panel's arms, by rising final loss; none if a run measured them never or only at its end."""
     runs = [run for arm in arms for run in arm.runs]
     if not all(np.isfinite(run.curve[score]).sum() > 1 for run in runs for score in SCORES):
-        return None
-    heads = tuple(head for arm in arms for head in _heads_at_the_end(arm.runs[0]))
-    return HeadAnalysis(tuple(_row(arm, ngram) for arm in arms), heads)
-
-
-def _row(arm: Arm, ngram: NGramBaseline | None) -> SchemeHeads:
-    return SchemeHeads(
-        arm.scheme,
-        mean([dropped(run, ngram.loss) for run in arm.runs]) if ngram else None,
-        {score: mean([_last(run, score) for run in arm.runs], share=True) for score in SCORES},
+        return ()
+    return tuple(
+        SchemeHeads(
+            arm.scheme,
+            mean([dropped(run, ngram.loss) for run in arm.runs]) if ngram else None,
+            {score: mean([_last(run, score) for run in arm.runs], share=True) for score in SCORES},
+            tuple(_heads_at_the_end(arm.runs[0])),
+        )
+        for arm in arms
     )
 
 

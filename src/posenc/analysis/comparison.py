@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from posenc.analysis.arms import Arm, Threshold, build_arm
-from posenc.analysis.attention_heads import HeadAnalysis, NGramBaseline, analyse_heads, ngram_baseline
+from posenc.analysis.attention_heads import NGramBaseline, SchemeHeads, ngram_baseline, scheme_heads
 from posenc.analysis.comparable import comparable_runs
 from posenc.analysis.convergence import SEEDS_FOR_A_VERDICT
 from posenc.analysis.extrapolation import Extrapolation, extrapolation
@@ -49,7 +49,7 @@ class Panel:
     one_machine: bool
     notices: tuple[str, ...]
     ngram: NGramBaseline | None
-    heads: HeadAnalysis | None
+    heads: tuple[SchemeHeads, ...]
     extrapolation: Extrapolation | None
     reproduction: Reproduction | None
 
@@ -145,7 +145,7 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
         one_machine=len(machines) < 2 and not busy,
         notices=(*found.notices, *_not_compared(arms, own, baseline, early), *_about_seconds(machines, busy)),
         ngram=ngram,
-        heads=analyse_heads(own, ngram),
+        heads=scheme_heads(own, ngram),
         extrapolation=extrapolation(own),
         reproduction=None if found.provisional else reproduction(own, baseline, found.budget),
     )

@@ -1,7 +1,4 @@
-"""Published results, and the comparison of our runs with the paper's figures.
-
-Values are quoted from the sources, or digitised from their figures where the result says so.
-"""
+"""The comparison of our runs with the paper's figures, which have been digitised."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +27,6 @@ class PaperFigure:
     """Two training curves of a paper's figure, digitised.
 
     Attributes:
-        setting: what was trained.
-        against: the other scheme.
         unlike: how it differs from the runs here.
         choices: configuration choices of runs here that reproduce it, by group.
         scheme: the name of rotary here.
@@ -41,8 +36,6 @@ class PaperFigure:
     """
 
     source: str
-    setting: str
-    against: str
     unlike: str
     choices: Mapping[str, str]
     scheme: str
@@ -58,8 +51,6 @@ class PaperFigure:
 ROFORMER = (
     PaperFigure(
         "Su et al. 2021, figure 3, left",
-        "masked language modelling, BERT-base, BookCorpus and Wikipedia",
-        "BERT's encoding",
         "one seed; training loss; 110M parameters; the text calls the other encoding sinusoidal, BERT's own is learned",
         {"objective": "masked", "attention": "softmax"},
         "rope",
@@ -74,8 +65,6 @@ ROFORMER = (
     ),
     PaperFigure(
         "Su et al. 2021, figure 3, right",
-        "linear attention (Performer), 12 layers, characters of Enwik8",
-        "not stated",
         "one seed; training loss; 85M parameters; the positions of the other arm are not stated",
         {"attention": "linear", "objective": "causal"},
         "rope",
@@ -85,52 +74,6 @@ ROFORMER = (
     ),
 )
 """The paper's two figures; in the second the other arm ends with the figure, at 96,000 steps."""
-
-_ELEUTHER = "EleutherAI 2021, Rotary Embeddings"
-
-PUBLISHED = (
-    *(
-        (
-            curves.source, curves.setting, curves.against, point.level,
-            f"{point.ratio:g}x ({point.rotary:g}k against {point.other:g}k steps), digitised from the figure",
-            curves.unlike,
-        )
-        for curves in ROFORMER
-        for point in curves.points
-    ),
-    (
-        _ELEUTHER, "causal, 125M, OpenWebText2, 55k steps", "learned", "loss 3.0",
-        "1.32x (10.4k against 13.7k steps), digitised from the figure",
-        "one seed; 125M parameters; BPE tokens, not bytes",
-    ),
-    (
-        _ELEUTHER, "causal, 1.4B, the Pile, 8k steps", "learned", "its final loss",
-        "27 to 30 % fewer steps, digitised from the figure",
-        "one seed; 1.4B parameters; BPE tokens, not bytes",
-    ),
-    (
-        "modded-nanogpt, June 2024", "causal, 124M, FineWeb, one tuned learning rate for both", "learned",
-        "its final loss, 3.275", "some 1.19x in tokens (learned: 6.44B), derived from its logs",
-        "one seed; 124M parameters; BPE tokens, not bytes",
-    ),
-    (
-        "EleutherAI, later post", "causal, 1.3B, the Pile, 100k steps", "learned", "tasks, zero-shot",
-        'no "very strong trend"; LAMBADA perplexity 7.16 against 7.94',
-        "one seed; accuracy on tasks, not speed",
-    ),
-    (
-        "Le Scao et al. 2022 (BLOOM)", "causal, 1.3B", "learned, ALiBi", "tasks, zero-shot",
-        "none: learned is better than rotary, ALiBi best", "one seed; accuracy on tasks, not speed",
-    ),
-    (
-        "Press et al. 2021 (ALiBi)", "causal, 247M, WikiText-103, 205 epochs", "sinusoidal", "at convergence",
-        "none: perplexity 20.07 against 20.05", "trained to convergence",
-    ),
-)  # fmt: skip
-"""Speed-ups of rotary, and studies that found none.
-
-Source, what was trained, the other scheme, the loss, the result, differences from runs here.
-"""
 
 
 @dataclass(frozen=True)

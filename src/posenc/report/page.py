@@ -96,8 +96,7 @@ def _as_list(column: NDArray[np.float64]) -> list[float | None]:
 def _alternative(panel: Panel) -> dict[str, str]:
     """Text alternatives of the figures, for screen readers."""
     ups = "; ".join(f"{arm.scheme} {', '.join(map(_speed_up, arm.thresholds))}" for arm in panel.rivals)
-    rows = panel.heads.rows if panel.heads else ()
-    copies = ", ".join(f"{row.scheme} {row.scores['induction'].value:.3f}" for row in rows)
+    copies = ", ".join(f"{row.scheme} {row.scores['induction'].value:.3f}" for row in panel.heads)
     ends = [(row.scheme, row.by_position) for row in (panel.extrapolation.rows if panel.extrapolation else ())]
     along = ", ".join(f"{scheme} {band.middle[-1]:.3f} at {band.x[-1]:,.0f}" for scheme, band in ends if len(band.x))
     return {

@@ -165,13 +165,12 @@ def at(panel: Panel) -> str:
 
 def heads(panel: Panel) -> str:
     """When the loss falls below the n-gram baseline, and the scores at the end."""
-    assert panel.heads is not None
-    rows, ngram = panel.heads.rows, panel.ngram
-    scores = ", ".join(f"{row.scheme} {row.scores['previous_token'].value:.2f}" for row in rows)
+    ngram = panel.ngram
+    scores = ", ".join(f"{row.scheme} {row.scores['previous_token'].value:.2f}" for row in panel.heads)
     sentence = f"Previous-token score of the best head at the end: {scores}."
     if ngram is None:
         return sentence
-    falls = ", ".join(f"{row.scheme} {_step(row.dropped)}" for row in rows if row.dropped)
+    falls = ", ".join(f"{row.scheme} {_step(row.dropped)}" for row in panel.heads if row.dropped)
     below = f"{DROPPED} below the {ngram.loss:.2f} nats of the {ngram.order} model"
     return f"Steps until the loss is {below}: {falls}. {sentence}"
 

@@ -7,7 +7,7 @@ from posenc.analysis.attention_heads import DROPPED
 from posenc.analysis.comparison import Comparison, Panel
 from posenc.analysis.convergence import Estimate
 from posenc.analysis.extrapolation import Extrapolation
-from posenc.analysis.published import PUBLISHED, Reproduction
+from posenc.analysis.published import Reproduction
 from posenc.analysis.runs import SCORES
 from posenc.analysis.sweep import Sweep
 from posenc.report import formatting, sentences
@@ -142,7 +142,6 @@ def longer_windows(panel: Panel, found: Extrapolation, intervals: bool = True) -
 
 def heads(panel: Panel) -> Table:
     """One row per scheme: when its loss falls below the n-gram baseline, and its final scores."""
-    assert panel.heads is not None
     ngram = panel.ngram
     drop = [f"loss {DROPPED} below\nthe {ngram.order} model"] if ngram else []
     rows = [
@@ -152,7 +151,7 @@ def heads(panel: Panel) -> Table:
             interval(row.scores["previous_token"], 2),
             interval(row.scores["induction"]),
         )
-        for row in panel.heads.rows
+        for row in panel.heads
     ]
     return Table(
         ("scheme", *drop, *(f"{title}\nat the end" for title in _titles(*SCORES))),
@@ -185,16 +184,6 @@ def runs(sweep: Sweep) -> Table:
         for r in sweep.runs
     ]
     return Table(("scheme", "seed", "steps", "validation loss", "seconds", "from"), rows)
-
-
-def published() -> Table:
-    """Published results."""
-    return Table(
-        ("source", "trained", "against", "to reach", "speed-up in steps", "differences"),
-        PUBLISHED,
-        "Published speed-ups of rotary, and studies that found none. None of the figures is directly comparable with "
-        "the runs above: the last column lists the differences.",
-    )
 
 
 def facts(sweep: Sweep) -> Table:
