@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posenc.analysis.arms import LEVELS, Arm, build_arm
-from posenc.analysis.convergence import level_at, mean
+from posenc.analysis.convergence import level_at
 from tests.analysis.synthetic import run
 
 BUDGET = 300
@@ -39,12 +39,6 @@ def test_a_score_that_one_seed_has_not_measured_has_no_mean_there_and_is_a_share
     band = Arm("rope", tuple(runs)).bands["previous_token"]["step"]
     assert band.x.tolist() == [20]
     assert (band.low[0], band.high[0]) == (0, 1)  # without bounds -0.99 and 1.59
-
-
-def test_the_interval_of_an_arithmetic_mean_is_student_s_and_of_shares_within_0_and_1():
-    low, high = -0.990794, 1.590794  # 0.3 +- 4.302653 * 0.3
-    assert mean([0, 0, 0.9]).interval == pytest.approx((low, high), abs=1e-5)
-    assert mean([0, 0, 0.9], share=True).interval == (0, 1)
 
 
 def test_the_speed_of_an_arm_is_the_median_of_its_runs():

@@ -87,12 +87,6 @@ def test_the_interval_covers_the_truth_where_the_bootstrap_does_not(seeds):
     assert covered(bootstrap) < 0.88
 
 
-def test_one_seed_has_no_interval_and_no_verdict():
-    for estimate in (mean([2.0]), speed_up([100], [50])):
-        assert estimate.interval is None
-    assert verdict(speed_up([100], [50])) == "no verdict"
-
-
 def test_two_seeds_have_no_interval_and_no_verdict():
     estimate = speed_up([100, 100], [50, 50.5])
     assert (estimate.interval, mean([1, 2]).interval) == (None, None)

@@ -8,7 +8,7 @@ import pytest
 from posenc.analysis.arms import Arm
 from posenc.analysis.comparison import compare
 from posenc.analysis.extrapolation import extrapolation
-from posenc.report import csv_tables, figures, sentences
+from posenc.report import csv_tables, sentences
 from tests.analysis.synthetic import run, sweep, with_lengths
 
 
@@ -62,20 +62,6 @@ def test_the_sentence_follows_from_the_interval(slopes, change):
     said = sentences.extrapolation(longer(slopes=slopes))
     without = "learned was not evaluated (it supports only 256 positions)."
     assert said == f"In windows of 512 tokens, twice the training length, a byte costs {change}; {without}"
-
-
-def test_a_panel_that_was_not_evaluated_has_nothing_to_show(tmp_path):
-    plain = compare(sweep(run("rope", 0), run("learned", 0)), "learned")
-    assert plain.panels[0].extrapolation is None
-    figures.save_all(plain, tmp_path)
-    assert not (tmp_path / "lengths.png").exists()
-
-
-def test_seeds_that_were_not_evaluated_are_counted():
-    runs = (with_lengths(run("rope", 0), 0.1), run("rope", 1), run("learned", 0))
-    found = compare(sweep(*runs), "learned").panels[0].extrapolation
-    assert found is not None
-    assert [(row.scheme, row.evaluated, row.seeds) for row in found.rows] == [("rope", 1, 2)]
 
 
 def test_positions_rise_from_the_first_to_the_last_and_none_comes_twice():

@@ -17,7 +17,7 @@ def kept(rows: list[tuple[int, float | None]], summary: dict[str, Any], seed: in
     """A run on the server: the steps and validation losses of its rows."""
     history = [{"step": step, "tokens": 10 * step, "seconds": step / 10, "val/loss": loss} for step, loss in rows]
     config = {"choices": {"pos": "rope"}, "seed": seed, "steps": 20}
-    return SimpleNamespace(name="rope", url="url", config=config, summary=summary, scan_history=lambda: history)
+    return SimpleNamespace(name="rope", url="url", config=config, summary_metrics=summary, scan_history=lambda: history)
 
 
 def read(rows: list[tuple[int, float | None]], summary: dict[str, Any]) -> Run:

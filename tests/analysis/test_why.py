@@ -108,9 +108,3 @@ def test_masked_losses_are_means_over_seeds_by_budget_and_rising_loss(tmp_path):
     found = ablations(study)
     assert [one.row.pos for one in found] == ["t5", "none", "rope"]
     assert {offset: one.value for offset, one in found[-1].losses.items()} == {0: 1.5, 1: 3.0}
-
-
-def test_two_seeds_have_no_interval():
-    found = effect(arm(2, seeds=2), arm(1), arm(3), LEVELS)
-    assert found is not None
-    assert found.share.interval is None

@@ -10,28 +10,8 @@ import pytest
 from posenc.analysis.runs import finished_runs
 from posenc.analysis.study import Study
 from posenc.commands.claim_map import main
-from posenc.storage.atomic import atomic_write
 from posenc.storage.csv_files import read_csv
 from tests.conftest import only
-
-
-@pytest.mark.parametrize("interrupted", ["curves.csv", "runs.csv"])
-def test_taking_runs_in_again_completes_what_was_interrupted(interrupted, folder, tmp_path, monkeypatch):
-    shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
-    Study(tmp_path).add_runs([folder / "runs" / "smoke" / "rope"])
-
-    def write(file, content):
-        if file.name == interrupted:
-            raise KeyboardInterrupt
-        atomic_write(file, content)
-
-    monkeypatch.setattr("posenc.analysis.study.atomic_write", write)
-    with pytest.raises(KeyboardInterrupt):
-        Study(tmp_path).add_runs([folder / "runs" / "smoke"])
-    monkeypatch.undo()
-    Study(tmp_path).add_runs([folder / "runs" / "smoke"])
-    for name in ("runs.csv", "curves.csv"):
-        assert (tmp_path / name).read_text() == (folder / "kept" / name).read_text()
 
 
 @pytest.mark.parametrize("lost", ["curves.csv", "runs.csv"])

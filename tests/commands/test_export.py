@@ -10,8 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from posenc.commands import sample
 from posenc.commands.export import export, main
 from posenc.config.instantiate import build, build_model
-from posenc.errors import RunError, UserError
-from posenc.evaluation.huggingface import convert
+from posenc.errors import RunError
 from posenc.evaluation.load import Trained, newest_run
 from posenc.storage import checkpoint_files
 from posenc.storage.atomic import atomic_write
@@ -83,24 +82,6 @@ def test_the_tokenizer_says_how_long_a_window_is(tmp_path, as_run):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert tokenizer.model_max_length == 32
     assert tokenizer.model_input_names == ["input_ids", "attention_mask"]  # no token_type_ids, which GPT-2 would add
-
-
-@pytest.mark.parametrize(
-    ("overrides", "named"),
-    [
-        ("pos=alibi", "GPT-2 needs pos=learned or sinusoidal or none; Llama needs pos=rope, model.family.norm=rms, "),
-        ("pos=rope objective=masked", "GPT-NeoX needs objective=causal"),
-        ("pos=rope attention=linear", "GPT-NeoX needs attention=softmax"),
-        ("pos=sinusoidal_vaswani", "GPT-2 needs pos.tokens=1.0"),
-        ("pos=rope_partial pos.layout=interleaved model.heads=2", "GPT-NeoX needs pos.layout=half"),
-        ("pos=rope intervention=smear", "GPT-NeoX needs intervention=none"),
-        ("pos=nope_hybrid", "GPT-NeoX needs pos=rope"),
-    ],
-)
-def test_a_model_without_a_counterpart_is_refused_in_a_sentence(overrides, named):
-    with pytest.raises(UserError, match="^no architecture of transformers matches this model") as said:
-        convert(trained(*overrides.split()))
-    assert named in str(said.value)
 
 
 @pytest.fixture

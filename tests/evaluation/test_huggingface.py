@@ -21,6 +21,13 @@ def trained(overrides: str) -> Trained:
 @pytest.mark.parametrize(
     ("overrides", "needed"),
     [
+        ("pos=alibi", "GPT-2 needs pos=learned or sinusoidal or none; Llama needs pos=rope, model.family.norm=rms, "),
+        ("pos=rope objective=masked", "GPT-NeoX needs objective=causal;"),
+        ("pos=rope attention=linear", "GPT-NeoX needs attention=softmax;"),
+        ("pos=sinusoidal_vaswani", "GPT-2 needs pos.tokens=1.0;"),
+        ("pos=rope_partial pos.layout=interleaved model.heads=2", "GPT-NeoX needs pos.layout=half;"),
+        ("pos=rope intervention=smear", "GPT-NeoX needs intervention=none;"),
+        ("pos=nope_hybrid", "GPT-NeoX needs pos=rope;"),
         ("pos=learned model/family=gpt2 model.family.parallel=true", "GPT-2 needs model.family.parallel=False;"),
         ("pos=learned model/family=gpt2 model.family.queries_per_key=2", "GPT-2 needs model.family.queries_per_key=1;"),
         ("pos=learned model/family=gpt2 model.family.norm=rms", "GPT-2 needs model.family.norm=layer or bare;"),
@@ -35,7 +42,7 @@ def trained(overrides: str) -> Trained:
     ],
 )
 def test_one_property_that_an_architecture_lacks_is_enough_to_refuse_it(overrides, needed):
-    with pytest.raises(UserError) as said:
+    with pytest.raises(UserError, match="^no architecture of transformers matches this model") as said:
         convert(trained(overrides))
     assert needed in f"{said.value};"
 

@@ -1,7 +1,6 @@
 """Losses in windows of several lengths."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,10 @@ from hypothesis import strategies as st
 
 from posenc.data.tokenizers import Bytes
 from posenc.data.tokens import Tokens
-from posenc.errors import UserError
 from posenc.evaluation import longer_windows, losses
 from posenc.evaluation.longer_windows import at_lengths
-from posenc.evaluation.losses import own_validation_loss
-from posenc.objectives.objective import loss
 from posenc.positions import Learned, PositionScheme, Rotary
-from posenc.storage.lengths_file import TIMES, LengthResult, Lengths, bucket_edges, read, write
+from posenc.storage.lengths_file import TIMES, Lengths, bucket_edges, read, write
 from tests.evaluation.random_model import CONTEXT, ByPosition, trained
 
 SUMMED = 1e-5
@@ -123,16 +119,6 @@ def test_a_model_whose_loss_is_not_a_number_has_no_entry():
         assert (entry.nats_per_token, entry.no_entry) == (None, "its loss is NaN, infinite or very large")
 
 
-def test_the_run_s_own_windows_give_the_run_s_own_loss():
-    """Those of the training, cut from the split by `validation_windows`, all predicted at once."""
-    from posenc.data.batches import validation_windows
-
-    one, tokens = trained(Rotary(8)), text(3000)
-    windows = validation_windows(tokens, 10, CONTEXT + 1)
-    expected = loss(one.model(windows[:, :-1]), windows[:, 1:]).item()
-    assert own_validation_loss(one, tokens) == pytest.approx(expected, rel=SUMMED)
-
-
 @given(st.integers(4, 4096), st.sampled_from(TIMES))
 def test_buckets_are_few_and_one_ends_at_the_training_length(context, times):
     length = round(context * times)
@@ -150,18 +136,6 @@ def test_what_is_written_is_read_back(tmp_path):
     write(lengths, run)
     assert read(run, CONTEXT) == lengths
     assert [file.name for file in run.iterdir()] == ["lengths.json"]
-
-
-@pytest.mark.parametrize("wrong", ["", "{", "[]", "null", '{"format": 1}', '{"format": 2}'])
-def test_a_damaged_file_is_refused(wrong, tmp_path: Path):
-    (tmp_path / "lengths.json").write_text(wrong)
-    with pytest.raises(UserError, match="cannot be (used|read)"):
-        read(tmp_path, CONTEXT)
-
-
-def test_a_length_without_an_entry_has_no_numbers():
-    with pytest.raises(ValueError, match="neither valid results nor a reason"):
-        LengthResult(2.0, 32, 4, 2.0, 3.0, no_entry="why not")
 
 
 def test_the_loss_of_a_bucket_is_that_of_its_positions():

@@ -1,6 +1,5 @@
 """Many settings in one sentence and one table."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -65,7 +64,11 @@ def test_the_terminal_the_page_and_the_results_show_every_setting(capsys, tmp_pa
 
 @pytest.mark.parametrize(
     ("factors", "said"),
-    [((1.5, 2.0, 2.6), ", not distinguishable from 1."), ((0.3, 1.0, 8.0), " (not determined at 3 seeds).")],
+    [
+        ((1.5, 2.0, 2.6), ", not distinguishable from 1."),
+        ((2.2, 2.6, 1.6), ", not distinguishable from 1."),
+        ((0.3, 1.0, 8.0), " (not determined at 3 seeds)."),
+    ],
 )
 def test_time_that_cannot_be_told_apart_is_not_called_less_or_more(factors, said):
     one = settings(2.0)
@@ -101,15 +104,6 @@ def test_what_the_intervals_cover_is_said_wherever_there_is_one(capsys, tmp_path
     assert sentences.COVERAGE in (tmp_path / "kept" / "README.md").read_text()
     assert "not cover other corpora, model sizes or budgets" in sentences.COVERAGE
     assert "posenc.claim_map compares finished runs of several lengths" in sentences.COVERAGE
-
-
-def test_a_wall_clock_speed_up_below_1_within_its_interval_is_not_called_slower():
-    runs = [run("rope", seed, pace=2.0) for seed in range(3)]
-    for one, factor in zip(runs, (2.2, 2.6, 1.6), strict=True):
-        one.curve["seconds"][:] *= factor
-    (panel,) = compare(sweep(*runs, *(run("sinusoidal", seed) for seed in range(3)))).panels
-    said = sentences.verdict(panel)
-    assert re.search(r"and a wall-clock speed-up of 0\.9\d.*, not distinguishable from 1", said), said
 
 
 def test_the_headline_is_that_of_the_fastest():

@@ -130,7 +130,8 @@ def test_how_many_seeds_were_evaluated_at_longer_windows_is_said():
     runs = with_lengths(run("rope", 0), 0.1), run("rope", 1), run("learned", 0)
     (panel,) = compare(sweep(*runs), "learned").panels
     assert panel.extrapolation is not None
-    assert tables.longer_windows(panel, panel.extrapolation).rows[0][1] == "1 of 2"
+    (row,) = tables.longer_windows(panel, panel.extrapolation).rows
+    assert row[1] == "1 of 2"
 
 
 def cells_of(found):

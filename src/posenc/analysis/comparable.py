@@ -30,14 +30,14 @@ class Comparable:
     notices: tuple[str, ...]
 
 
-def comparable_runs(runs: Sequence[Run], baseline: str, own: Collection[str]) -> Comparable:
+def comparable_runs(runs: Sequence[Run], baseline: str, searched: Collection[str]) -> Comparable:
     """The comparable ones of the runs of one setting.
 
     Args:
-        own: the hyperparameters, and groups of them, in which a scheme may differ from the baseline, besides its own.
+        searched: hyperparameters, and groups of them, in which a scheme may differ from the baseline, besides its own.
     """
     schemes, repeated = _by_scheme(runs)
-    differences = _differences(schemes, baseline, own)
+    differences = _differences(schemes, baseline, searched)
     alike = {scheme: runs for scheme, runs in schemes.items() if scheme not in differences}
     budget, compared, provisional = _budget(alike, baseline)
     kept = _truncated({scheme: alike[scheme] for scheme in compared}, budget)
@@ -71,7 +71,7 @@ def _by_scheme(runs: Sequence[Run]) -> tuple[dict[str, list[Run]], list[str]]:
     return schemes, notices
 
 
-def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[str, str]:
+def _differences(schemes: Schemes, baseline: str, searched: Collection[str]) -> dict[str, str]:
     """Why each scheme that differs from the baseline in other hyperparameters cannot be compared with it.
 
     Without the baseline every scheme is compared with the first.
@@ -82,7 +82,7 @@ def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[
     }
     excluded: dict[str, str] = {}
     for key, ours in sorted(merged[reference].items()):
-        if not {key, key.partition(".")[0]}.isdisjoint({*own, "pos"}):
+        if not {key, key.partition(".")[0]}.isdisjoint({*searched, "pos"}):
             continue
         for scheme, setting in merged.items():
             if str(value := setting.get(key, ours)) != str(ours):
@@ -94,7 +94,7 @@ def _differences(schemes: Schemes, baseline: str, own: Collection[str]) -> dict[
 def _excluded(reasons: Mapping[str, str]) -> Iterator[str]:
     """A notice for each reason, with the schemes it applies to."""
     for reason in dict.fromkeys(reasons.values()):
-        yield f"{', '.join(scheme for scheme, own in reasons.items() if own == reason)} {reason}"
+        yield f"{', '.join(scheme for scheme, why in reasons.items() if why == reason)} {reason}"
 
 
 def _unfinished(schemes: Schemes) -> Iterator[str]:

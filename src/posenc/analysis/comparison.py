@@ -124,30 +124,30 @@ def _panel(setting: Mapping[str, Any], runs: Sequence[Run], baseline: str, sweep
     early = fewest if min(validations) < fewest else None
     lost = {scheme: _diverged(sweep.diverged, of_scheme[0]) for scheme, of_scheme in found.kept.items()}
     shared = () if early else found.kept.get(baseline, ())
-    own = [
+    comparable = [
         build_arm(scheme, of_scheme, shared, found.budget, lost[scheme], lost.get(baseline, 0))
         for scheme, of_scheme in found.kept.items()
     ]
-    own.sort(key=attrgetter("loss.value"))
+    comparable.sort(key=attrgetter("loss.value"))
     excluded = [Arm(scheme, tuple(of_scheme)) for scheme, of_scheme in found.excluded.items()]
-    arms = sorted([*own, *excluded], key=attrgetter("loss.value"))
+    arms = sorted([*comparable, *excluded], key=attrgetter("loss.value"))
     summaries = [run.summary for arm in arms for run in arm.runs if "hardware" in run.summary]
     machines = sorted({one for summary in summaries for one in summary.get("machines", [machine(summary)])})
-    ngram = ngram_baseline(run for arm in own for run in arm.runs)
+    ngram = ngram_baseline(run for arm in comparable for run in arm.runs)
     return Panel(
         setting=setting,
         baseline=baseline,
         budget=found.budget,
         provisional=found.provisional,
         arms=tuple(arms),
-        comparable=tuple(own),
+        comparable=tuple(comparable),
         tuned=bool(sweep.search),
         one_machine=len(machines) < 2 and not busy,
-        notices=(*found.notices, *_not_compared(arms, own, baseline, early), *_about_seconds(machines, busy)),
+        notices=(*found.notices, *_not_compared(arms, comparable, baseline, early), *_about_seconds(machines, busy)),
         ngram=ngram,
-        heads=scheme_heads(own, ngram),
-        extrapolation=extrapolation(own),
-        reproduction=None if found.provisional else reproduction(own, baseline, found.budget),
+        heads=scheme_heads(comparable, ngram),
+        extrapolation=extrapolation(comparable),
+        reproduction=None if found.provisional else reproduction(comparable, baseline, found.budget),
     )
 
 
@@ -160,16 +160,16 @@ def _diverged(diverged: Sequence[Run], run: Run) -> int:
     )
 
 
-def _not_compared(arms: Sequence[Arm], own: Sequence[Arm], baseline: str, early: int | None) -> Iterator[str]:
-    """Why there is no speed-up, or no verdict; `own` are the comparable arms; some lack `early` validations."""
-    if baseline not in {arm.scheme for arm in own}:
+def _not_compared(arms: Sequence[Arm], comparable: Sequence[Arm], baseline: str, early: int | None) -> Iterator[str]:
+    """Why there is no speed-up, or no verdict; some of the comparable arms lack `early` validations."""
+    if baseline not in {arm.scheme for arm in comparable}:
         others = ", ".join(arm.scheme for arm in arms)
         advice = "; posenc report can use another, with --baseline" if len(arms) > 1 else ""
         yield f"the baseline {baseline} is missing (found {others}): no speed-up can be computed{advice}"
     elif early:
         yield f"fewer than {early} validations: no speed-up can be computed"
     else:
-        for arm in own:
+        for arm in comparable:
             if arm.headline is None:
                 yield f"{arm.scheme} and {baseline} share no seed: no speed-up can be computed"
     seeds = max(len(arm.runs) for arm in arms)

@@ -195,10 +195,16 @@ class Study:
             else:
                 notices.append(f"{run.source} ends at {result.val_loss}, this run in runs.csv at {loss}; left out")
         if folders and known:
-            atomic_write(self.folder / "curves.csv", table(CurveRow, curves))
-            atomic_write(self.folder / "runs.csv", table(Result, [known[key] for key in sorted(known)]))
+            self._write("curves.csv", table(CurveRow, curves))
+            self._write("runs.csv", table(Result, [known[key] for key in sorted(known)]))
             del self.results, self._curve_rows  # read again from the files
         return finished, notices
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a table, unless it is there already."""
+        file = self.folder / name
+        if not file.exists() or read_text(file) != text:
+            atomic_write(file, text)
 
     def _finished(self, folders: Iterable[Path]) -> tuple[list[Finished], list[str]]:
         runs, unreadable = finished_runs(folders)

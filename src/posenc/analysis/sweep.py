@@ -42,7 +42,7 @@ class Sweep:
         runs: those that can be compared.
         notices: for each of the others, why not.
         diverged: runs whose loss is NaN, or at least DIVERGED; not part of any mean, but reported.
-        search: the trials of `experiment=tuned`, if any.
+        search: the trials of a hyperparameter search (`hydra/sweeper: best_against_best`), if any.
         command: that started the last sweep, if known.
         source: where they were read from.
     """

@@ -31,7 +31,7 @@ class Difference:
 
     @property
     def reported(self) -> float:
-        return float(np.mean([own.val_loss - arm.val_loss for own, arm in self.pairs]))
+        return float(np.mean([run.val_loss - rope.val_loss for run, rope in self.pairs]))
 
     @property
     def precise(self) -> bool:
@@ -53,14 +53,14 @@ def differences(
     pairs: dict[tuple[object, object], dict[int, tuple[Result, Result]]] = {}
     for results in (backbone, *(replaced(backbone, found) for found in alternatives.values())):
         measured = [result for result in results if result.key in losses]
-        arms = {(result.seed, result.tokens): result for result in measured if result.pos == ROPE}
-        for own in measured:
-            if own.pos != ROPE and (arm := arms.get((own.seed, own.tokens))):
-                pairs.setdefault((own.arm, arm.arm), {})[own.seed] = own, arm
+        ropes = {(result.seed, result.tokens): result for result in measured if result.pos == ROPE}
+        for run in measured:
+            if run.pos != ROPE and (rope := ropes.get((run.seed, run.tokens))):
+                pairs.setdefault((run.arm, rope.arm), {})[run.seed] = run, rope
     found = [_difference([by_seed[seed] for seed in sorted(by_seed)], losses) for by_seed in pairs.values()]
     return sorted(found, key=lambda one: [(run.tokens, run.pos, run.lr) for run in one.pairs[0]])
 
 
 def _difference(pairs: Sequence[tuple[Result, Result]], losses: Mapping[Key, NDArray[np.float64]]) -> Difference:
-    blocks = np.mean([losses[own.key] - losses[arm.key] for own, arm in pairs], axis=0)
+    blocks = np.mean([losses[run.key] - losses[rope.key] for run, rope in pairs], axis=0)
     return Difference(tuple(pairs), float(blocks.mean()), float(blocks.std(ddof=1)) / math.sqrt(len(blocks)))

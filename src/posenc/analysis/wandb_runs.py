@@ -88,10 +88,5 @@ def _read_run(run: Any) -> Run:
         raise UserError(f"{run.name} has no validation yet")
     by_step = {row["step"]: row for row in rows}  # a resumed run may have logged a step twice
     kept = [by_step[step] for step in sorted(by_step)]
-    summary = {key: _plain(value) for key, value in dict(run.summary).items() if key in Summary.__annotations__}
+    summary = {key: value for key, value in run.summary_metrics.items() if key in Summary.__annotations__}
     return run_of(str(run.url), dict(run.config), kept, summary if "parameters" in summary else None)
-
-
-def _plain(value: Any) -> Any:
-    """W&B's nested values as plain dictionaries."""
-    return {key: _plain(inner) for key, inner in value.items()} if hasattr(value, "items") else value

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +108,7 @@ def measure_models(study: "Study", finished: "Sequence[Finished]", given: Any) -
         return [([round(loss, 4) for loss in blocks.block_losses(*of)],)]
 
     if given.copying:
-        add("copying.csv", CopyingRow, lambda *of: [astuple(copying.copying(*of))])
+        add("copying.csv", CopyingRow, lambda *of: [copying.copying(*of)])
         add("distances.csv", DistanceRow, lambda *of: copying.at_distances(*of).items())
     if given.heads:
         add("removed_heads.csv", RemovedHeadRow, ablation.copying_without_heads)

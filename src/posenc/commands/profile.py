@@ -3,7 +3,6 @@
 import argparse
 import itertools
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
-from posenc.config.arguments import Arguments, stopped_by_signals
+from posenc.config.arguments import Arguments
 from posenc.config.command_line import one_sentence_errors
 from posenc.config.files import CONF
 from posenc.config.quoting import flags_first
@@ -61,12 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides, as for train.py")
     default = "runs/profiles/<pos>-<model>-<device>.json, numbered if it exists"
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"the trace; default: {default}")
-    sys.argv[0] = parser.prog  # errors name the command
-    with one_sentence_errors():
-        given = parser.parse_intermixed_args(arguments)
-    overrides = flags_first(given.overrides)
-    with one_sentence_errors(overrides, CONF, ONE_RUN), stopped_by_signals():
-        profile(overrides, given.out)
+    with parser.parsed(arguments) as given:
+        overrides = flags_first(given.overrides)
+        with one_sentence_errors(overrides, CONF, ONE_RUN):
+            profile(overrides, given.out)
 
 
 def profile(overrides: Sequence[str], out: Path | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from posenc.data.tokens import Tokens
 from posenc.errors import UserError
-from posenc.evaluation.copying import by_context, occurrences
+from posenc.evaluation.copying import by_context, losses_at_occurrences
 from posenc.evaluation.load import Trained
 from posenc.evaluation.losses import losses_on, own_validation_loss, own_windows
 from posenc.interventions import OffsetMask
@@ -59,7 +59,7 @@ def copying_without_heads(trained: Trained, tokens: Tokens) -> list[tuple[float,
     windows = own_windows(fewer, tokens)
 
     def measured() -> tuple[float, ...]:
-        return *occurrences(fewer, tokens), *by_context(losses_on(fewer, windows), windows)[:2]
+        return *losses_at_occurrences(fewer, tokens), *by_context(losses_on(fewer, windows), windows)[:2]
 
     found = [(0, 0, *measured())]
     for layer, block in enumerate(model.blocks, 1):

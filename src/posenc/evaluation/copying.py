@@ -3,7 +3,7 @@
 A model with induction heads (Olsson et al. 2022) predicts a token better if the tokens before it have occurred before.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +23,7 @@ SHORTEST = 16
 """The shortest context in which a passage can be repeated at several distances."""
 
 
-@dataclass(frozen=True)
-class Copying:
+class Copying(NamedTuple):
     """Losses in nats per token, on the validation split.
 
     Attributes:
@@ -55,7 +54,7 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
         UserError: if the model is not causal, its context is shorter than SHORTEST, or the last validation has no
             second window to take other text from.
     """
-    first, second = occurrences(trained, tokens)
+    first, second = losses_at_occurrences(trained, tokens)
     context, windows = trained.config["context"], own_windows(trained, tokens)
     if len(windows) < 2:
         raise UserError("its last validation has no second window, from which other text could be taken")
@@ -75,7 +74,7 @@ def copying(trained: Trained, tokens: Tokens) -> Copying:
     )
 
 
-def occurrences(trained: Trained, tokens: Tokens) -> tuple[float, float]:
+def losses_at_occurrences(trained: Trained, tokens: Tokens) -> tuple[float, float]:
     """The losses `first` and `second` of Copying.
 
     Raises:
@@ -84,8 +83,8 @@ def occurrences(trained: Trained, tokens: Tokens) -> tuple[float, float]:
     _require_long_context(trained)
     half = trained.config["context"] // 2
     text = validation_windows(tokens, trained.config["eval_windows"], half)
-    read = losses_on(trained, torch.cat([text, text, text[:, :1]], dim=1)).mean(0)
-    return float(read[half // 2 : half - 1].mean()), float(read[half + half // 2 : -1].mean())
+    losses = losses_on(trained, torch.cat([text, text, text[:, :1]], dim=1)).mean(0)
+    return float(losses[half // 2 : half - 1].mean()), float(losses[half + half // 2 : -1].mean())
 
 
 def by_context(losses: Tensor, windows: Tensor) -> tuple[float, float, float]:
