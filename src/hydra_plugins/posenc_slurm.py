@@ -19,7 +19,7 @@ from posenc.distributed.stop_signals import sigterm_ignored
 from posenc.errors import Stopped, UserError, first_line
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_jobs
 from posenc.sweeps import slurm
-from posenc.sweeps.failures import FAILURES_FILE, record_failure, saved_so_far, unfinished_run
+from posenc.sweeps.failures import FAILURES_VARIABLE, record_failure, saved_so_far, unfinished_run
 from posenc.sweeps.jobs import job_name
 from posenc.sweeps.slurm import JobState
 
@@ -91,7 +91,7 @@ class Slurm(SlurmLauncher):
         adopt_srun()  # before torch is imported
         environment = JobEnvironment()
         # One file per job, since concurrent appends from several machines may be lost.
-        os.environ[FAILURES_FILE] = str(environment.paths.folder / FAILED_JOBS)
+        os.environ[FAILURES_VARIABLE] = str(environment.paths.folder / FAILED_JOBS)
         try:
             return super().__call__(*arguments)
         except Stopped as stopped:

@@ -24,8 +24,8 @@ from posenc.config.quoting import folder_override
 from posenc.config.schema import SHARED
 from posenc.errors import RunError, UserError
 from posenc.storage.atomic import atomic_write
-from posenc.sweeps.callback import JOB_COUNT
-from posenc.sweeps.jobs import SWEPT_KEYS, check_jobs
+from posenc.sweeps.callback import JOB_COUNT_VARIABLE
+from posenc.sweeps.jobs import SWEPT_KEYS_VARIABLE, check_jobs
 
 
 class BestAgainstBest(Sweeper):
@@ -78,8 +78,8 @@ class BestAgainstBest(Sweeper):
         output = [folder_override("runs", folder), "name=search", folder_override("hydra.sweep.dir", folder)]
         jobs = [[*fixed, *_as_arguments(trial), f"seed={self.search_seed}", *output] for trial in trials]
         print(f"Search: {len(jobs)} runs, then {len(schemes) * len(seeds)} to compare.", flush=True)
-        os.environ[JOB_COUNT] = str(len(jobs) + len(schemes) * len(seeds))
-        os.environ[SWEPT_KEYS] = ",".join(["pos", *self.grid, "seed"])
+        os.environ[JOB_COUNT_VARIABLE] = str(len(jobs) + len(schemes) * len(seeds))
+        os.environ[SWEPT_KEYS_VARIABLE] = ",".join(["pos", *self.grid, "seed"])
         losses = [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=0)]
         if failed := losses.count(None):
             raise RunError(f"{failed} of {len(losses)} trials have no result, so the best of each scheme is not known")

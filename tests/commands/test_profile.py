@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.commands.profile import PHASES, STEPS, TOP, TRACED, Clock, main, training_step, write_trace
-from posenc.storage.csv_files import read_csv
-from posenc.training.accelerator import Hardware
-from tests.conftest import ROOT, composed, only, python, train_here
+from posenc.commands.profile import PHASES, TOP, TRACED, main, write_trace
+from tests.conftest import ROOT, only, python
 
 
 def profile(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -86,15 +84,6 @@ def test_what_is_profiled_is_what_the_arguments_describe(profiled, tmp_path):
     assert "aten::cumsum" in linear - softmax
     assert "aten::_softmax" in softmax - linear
     assert not (tmp_path / "runs").exists()
-
-
-def test_the_steps_profiled_are_those_that_are_trained(tmp_path):
-    """A run's first losses, to the bit."""
-    overrides = ("experiment=smoke", "trainer=cpu", "pos=learned", "log_every=1")
-    trained = read_csv(train_here(tmp_path, *overrides) / "metrics.csv")
-    config = composed(*overrides)
-    step = training_step(config, "kjv", Hardware("cpu", "32-true"), Clock(torch.device("cpu")))
-    assert [step().item() for _ in range(STEPS)] == [float(row["train_loss"]) for row in trained[:STEPS]]
 
 
 def test_a_trace_is_written_through_no_link_that_lies_in_wait(tmp_path):

@@ -73,15 +73,6 @@ OTHER_COMMANDS = [
     other(f"posenc.sample run --seed={2**70}", "must be between 0 and 9223372036854775807"),
     other("posenc.sample run --prompt=", "argument --prompt: it must be non-empty UTF-8 text"),
     stranger("posenc.positions.PositionScheme", "os.system", "pos._target_=os.system must name a class or function of"),
-    stranger(
-        "posenc.positions.PositionScheme", "posenc.positions.base.torch.save", "pos._target_=posenc.positions.base"
-    ),
-    stranger(
-        "posenc.positions.PositionScheme",
-        "posenc.storage.atomic.atomic_write",
-        "must name a class or function of",
-    ),
-    stranger("posenc.model.Softmax", "posenc.model.family.math.sqrt", "attention._target_="),
     stranger("heads: 1}", "heads: 1, family: {_target_: os.getcwd}}", "model.family._target_=os.getcwd must name"),
     stranger(
         "layers: 1,", "layers: '${oc.env:POSENC_SECRET}',", "model.layers=${oc.env:POSENC_SECRET} must be an integer"

@@ -23,6 +23,9 @@ WRONG_SWEEPS = [
     train("-m +sweep=positions,families", "+sweep=positions,families cannot be swept: a sweep is one command"),
     train("-m seed=0,1 steps=0", "steps=0 must be at least 1"),
     train("-m seed=0,1 name=../x", "name=../x must be a plain folder name"),
+    train(
+        "-m pos=sinusoidal,learned pos.scale=0.1", "pos.scale is not a key of the default choice of its group: use ++"
+    ),
     train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),
     train("-m optim.lr=0.001,fast", "optim.lr=fast must be a finite number"),
     train("-m data=text data.path=/nowhere pos=rope,none", "data.path=/nowhere does not exist"),

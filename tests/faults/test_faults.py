@@ -160,16 +160,18 @@ def test_too_little_memory_is_told_with_what_to_lower(tmp_path):
     assert limits.says_what_to_lower(tmp_path, "batch_size=2000000")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
-def test_the_processes_of_a_sweep_save_their_runs_and_end_with_it(signum, tmp_path):
-    """SIGKILL goes to the sweep's own process; Ctrl-C on a terminal reaches all of them."""
+@pytest.mark.parametrize(
+    ("signum", "send"), [(signal.SIGKILL, os.kill), (signal.SIGINT, os.killpg), (signal.SIGINT, os.kill)]
+)
+def test_the_processes_of_a_sweep_save_their_runs_and_end_with_it(signum, send, tmp_path):
+    """Ctrl-C on a terminal reaches all of them, the stop button of an editor only the sweep's own."""
     toy = Toy(tmp_path, steps=20000, more=("checkpoint_seconds=1000",))
     both = ("-m", "seed=0,1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     with toy.start(*both) as process:
         tables = "runs/smoke/rope/*/metrics.csv"  # a cache beside it is being built
         while sum(bool(read_csv(file)) for file in tmp_path.glob(tables)) < 2 and process.poll() is None:
             time.sleep(0.05)
-        (os.kill if signum == signal.SIGKILL else os.killpg)(process.pid, signum)
+        send(process.pid, signum)
         process.communicate(timeout=60)
     assert process.returncode == {signal.SIGKILL: -9, signal.SIGINT: 130}[signum]
     deadline = time.monotonic() + 20

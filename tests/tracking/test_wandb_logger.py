@@ -95,12 +95,12 @@ def test_a_resumed_run_leaves_out_what_the_server_has_and_hands_over_what_it_lac
     assert steps(server) == list(range(1, 51))
 
 
-@pytest.mark.parametrize("fault", [answers_500, silent, refuses])
-def test_a_fault_in_mid_run_is_told_once_and_sync_uploads_the_run(fault, directory, online, capfd):
+@pytest.mark.parametrize(("fault", "failed"), [(answers_500, False), (silent, False), (refuses, False), (silent, True)])
+def test_a_fault_in_mid_run_is_told_once_and_sync_uploads_the_run(fault, failed, directory, online, capfd):
     with stand_in(then=fault) as server:
         online(server)
         begun = time.monotonic()
-        session(directory, 1, 30)
+        session(directory, 1, 30, failed)
         assert time.monotonic() - begun < HANG
         told = [line for line in capfd.readouterr().out.splitlines() if "This run is incomplete on W&B" in line]
         assert len(told) == 1
@@ -124,17 +124,6 @@ def test_a_fault_from_the_beginning_is_told_once_and_the_run_is_logged_offline(f
         server.fault = None
         sync(only(directory.path, "wandb/offline-run-*"), server)
         assert steps(server) == list(range(1, 31))
-
-
-def test_a_failed_run_gives_a_silent_server_two_seconds_and_its_files_are_whole(directory, online):
-    with stand_in(then=silent) as server:
-        online(server)
-        begun = time.monotonic()
-        session(directory, 1, 30, failed=True)
-        assert time.monotonic() - begun < HANG
-        server.fault = server.fault_then = None
-        sync(only(directory.path, "wandb/run-*"), server, "--no-skip-online")
-        assert sorted(set(steps(server))) == list(range(1, 31))
 
 
 def test_the_hint_of_an_offline_session_does_no_harm_once_a_later_one_was_online(directory, online, monkeypatch):

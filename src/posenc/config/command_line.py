@@ -22,8 +22,8 @@ from posenc.config.schema import PACKAGE_LINE
 from posenc.config.secrets import check_no_secrets, presentable
 from posenc.config.unknown_keys import unknown_key
 from posenc.distributed import adopt_srun, report_error, this_rank
-from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package, out_of_memory
-from posenc.storage.resource_errors import OUT_OF_MEMORY, of_the_disk
+from posenc.errors import FAILED, MISUSE, RunError, Stopped, UserError, first_line, missing_package
+from posenc.storage.resource_errors import resource_errors
 
 PARSING = (
     "posenc.commands.train", "posenc.train", __name__,
@@ -50,13 +50,14 @@ def one_sentence_errors(
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra should raise its errors instead of printing them
     prepare_streams()
     try:
-        adopt_srun()
-        check_no_secrets(arguments)
-        if conf is not None:
-            check_working_directory()
-            check_arguments(arguments, choices_in(conf), advice)
-        yield
-        sys.stdout.flush()  # a full disk or a closed pipe is noticed here, not at exit
+        with resource_errors():
+            adopt_srun()
+            check_no_secrets(arguments)
+            if conf is not None:
+                check_working_directory()
+                check_arguments(arguments, choices_in(conf), advice)
+            yield
+            sys.stdout.flush()  # a full disk or a closed pipe is noticed here, not at exit
     except UserError as error:
         leave(str(error), MISUSE)
     except (HydraException, OmegaConfBaseException) as error:
@@ -72,14 +73,6 @@ def one_sentence_errors(
     except BrokenPipeError:
         end = broken_pipe()
         leave(str(end), end.exit_code)
-    except (MemoryError, RuntimeError, OSError) as error:
-        if out_of_memory(error):
-            leave(OUT_OF_MEMORY, FAILED)
-        if not isinstance(error, OSError) or not of_the_disk(error):
-            raise
-        if error.filename is None:
-            discard_stdout()
-        leave(f"{error.filename or 'stdout'} could not be read or written: {error.strerror}", FAILED)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("posenc"):
             raise
@@ -167,6 +160,8 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         with suppress(HydraException):  # a group that is not in the defaults, such as sweep, fails to compose here too
             if conf is not None and (unknown := unknown_key(arguments, conf)):
                 return unknown
+        if of_choice := re.match(r"Could not override '([\w.]+)'\.\s+To append to your config", str(error)):
+            return f"{of_choice[1]} is not a key of the default choice of its group: use ++{of_choice[1]}="
         if twice := re.match(r"Multiple values for ([\w/]+)\.", str(error)):
             return f"{twice[1]} has a choice already: drop the + of +{twice[1]}="
         why = f": {first_line(error.__cause__)}" if error.__cause__ else ""

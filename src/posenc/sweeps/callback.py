@@ -13,27 +13,25 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from posenc.config.command_line import one_sentence_errors
 from posenc.config.overrides import overrides_of, values_of
-from posenc.errors import FAILED, Stopped, UserError
+from posenc.errors import FAILED, Stopped
 from posenc.storage.atomic import PARTIAL, atomic_write
 from posenc.storage.failed_jobs import FAILED_JOBS, not_tried_again, unfinished_jobs
-from posenc.storage.reading import read_text
-from posenc.storage.run_directory import HOLDER
-from posenc.sweeps.failures import FAILURES_FILE
-from posenc.sweeps.jobs import SWEPT_KEYS
+from posenc.sweeps.failures import FAILURES_VARIABLE
+from posenc.sweeps.jobs import SWEPT_KEYS_VARIABLE
 
-JOB_COUNT = "POSENC_SWEEP_JOBS"
+JOB_COUNT_VARIABLE = "POSENC_SWEEP_JOBS"
 """Environment variable with the number of jobs of a sweep."""
 
-
-SAVING = 70.0
-"""Seconds that runs in processes of this one have to save their state after Ctrl-C: more than they wait for a step."""
+LEAD = 1.0
+"""Seconds between a Ctrl-C, which reaches the processes of this one too if it comes from a terminal, and the SIGTERM
+that they are then sent in case it has not: the first signal is the one that counts."""
 
 
 class SweepCallback(Callback):
@@ -45,19 +43,20 @@ class SweepCallback(Callback):
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         folder = Path(config.hydra.sweep.dir).absolute()
         own = folder / f"{FAILED_JOBS}.{secrets.token_hex(4)}{PARTIAL}"  # another sweep may be running in this folder
-        os.environ[FAILURES_FILE] = str(own)
+        os.environ[FAILURES_VARIABLE] = str(own)
         overrides = overrides_of(config, config.hydra.overrides.task)
-        os.environ[JOB_COUNT] = str(math.prod(len(values_of(override)) for override in overrides.values()))
-        os.environ[SWEPT_KEYS] = ",".join(key for key, override in overrides.items() if override.is_sweep_override())
+        os.environ[JOB_COUNT_VARIABLE] = str(math.prod(len(values_of(override)) for override in overrides.values()))
+        swept = [key for key, override in overrides.items() if override.is_sweep_override()]
+        os.environ[SWEPT_KEYS_VARIABLE] = ",".join(swept)
         self.start = time.time()
         atexit.register(_publish, own, self.start)  # after Ctrl-C
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, lambda *_: _wait_for_saving(folder, config.rerun))
+            signal.signal(signal.SIGINT, lambda *_: _stop(config.rerun))
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
-        if JOB_COUNT not in os.environ:  # not a sweep
+        if JOB_COUNT_VARIABLE not in os.environ:  # not a sweep
             return
-        number, runs = config.hydra.job.num, int(os.environ[JOB_COUNT])
+        number, runs = config.hydra.job.num, int(os.environ[JOB_COUNT_VARIABLE])
         summaries = Path(config.hydra.sweep.dir).glob("**/seed*/summary.json")
         trained = sum(file.stat().st_mtime > self.start for file in summaries)
         left = (runs - number) * (time.time() - self.start) / max(trained, 1)
@@ -67,7 +66,7 @@ class SweepCallback(Callback):
             print(f"Run {number + 1} of {runs}{estimate}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        folder, own = Path(config.hydra.sweep.dir), Path(os.environ[FAILURES_FILE])
+        folder, own = Path(config.hydra.sweep.dir), Path(os.environ[FAILURES_VARIABLE])
         failures = _publish(own, self.start, over=True)
         untrained = failures and not any(folder.glob("*/seed*"))
         code = 0 if untrained else _exit_code(lambda: _compare(folder))
@@ -137,22 +136,10 @@ def _show_failed(failed: Sequence[Mapping[str, str]], rerun: bool) -> None:
         print("The same command tries the missing runs again.", file=sys.stderr)
 
 
-def _wait_for_saving(folder: Path, rerun: bool) -> None:
-    """Ctrl-C handler: runs in processes of this one also receive the signal, and are terminated once this returns."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
-    until = time.monotonic() + SAVING
-    while _own_runs(folder) and time.monotonic() < until:
-        time.sleep(0.05)
+def _stop(rerun: bool) -> NoReturn:
+    """Ctrl-C handler. Runs in processes of this one save when they get the signal; Python waits for them at exit."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C ends those processes, and with them this one
+    if multiprocessing.active_children():
+        time.sleep(LEAD)
     resumes = "" if rerun else ": the same command resumes the unfinished runs"
     raise Stopped(signal.SIGINT, f"stopped by Ctrl-C{resumes}")
-
-
-def _own_runs(folder: Path) -> bool:
-    """Whether a process of this one, or a rank that it has started, is training a run in a folder."""
-    own = {child.pid for child in multiprocessing.active_children()}
-    for holder in folder.glob(f"**/{HOLDER}") if own else ():
-        with suppress(UserError, OSError, ValueError, IndexError):  # it has just been removed
-            process = int(read_text(holder).split()[1])
-            if process in own or int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]) in own:
-                return True
-    return False

@@ -22,7 +22,7 @@ from posenc.storage.failed_jobs import failed_job
 from posenc.storage.run_directory import find_run
 from posenc.sweeps.jobs import job_name
 
-FAILURES_FILE = "POSENC_FAILED_JOBS"
+FAILURES_VARIABLE = "POSENC_FAILED_JOBS"
 """Environment variable with the file in which the jobs of a sweep record failures."""
 
 
@@ -64,14 +64,14 @@ def diverged(cfg: DictConfig) -> bool:
 
 
 def record_failure(job: str, error: str, run: Path | None = None) -> None:
-    """Print that a job, named by its overrides, failed, and record it in the file that FAILURES_FILE names.
+    """Print that a job, named by its overrides, failed, and record it in the file that FAILURES_VARIABLE names.
 
     Args:
         run: its run directory, which another process may be training.
     """
     job, error = presentable(job), presentable(error)
     print(f"{job} failed: {error}", file=sys.stderr, flush=True)
-    file = Path(os.environ[FAILURES_FILE])
+    file = Path(os.environ[FAILURES_VARIABLE])
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as stream:
         stream.write(failed_job(job, error, run, file.parent))

@@ -19,13 +19,13 @@ from posenc.config.schema import check
 from posenc.errors import UserError
 from posenc.storage.atomic import check_writable
 
-SWEPT_KEYS = "POSENC_SWEPT_KEYS"
+SWEPT_KEYS_VARIABLE = "POSENC_SWEPT_KEYS"
 """Environment variable with the keys that distinguish the jobs of a sweep, separated by commas."""
 
 
 def job_name(overrides: Iterable[str]) -> str:
     """The name of a job in messages: its overrides of the swept keys."""
-    swept = os.environ.get(SWEPT_KEYS, "").split(",")
+    swept = os.environ.get(SWEPT_KEYS_VARIABLE, "").split(",")
     return ",".join(one for one in overrides if one.partition("=")[0].lstrip("+") in swept) or "the only job"
 
 

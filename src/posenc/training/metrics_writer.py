@@ -111,7 +111,7 @@ class MetricsWriter(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         self.signals.start_training(multi_rank=trainer.world_size > 1)  # before a pending validation
         if trainer.is_global_zero:
-            written = trainer.global_step - self._pending
+            written = trainer.global_step - (1 if self._pending else 0)  # that step's row is still pending
             self.file = MetricsFile(self.directory.path / "metrics.csv", COLUMNS, written)
             self.probe_file = MetricsFile(self.directory.path / "attention.csv", PROBE_COLUMNS, written)
         self._losses = [loss.to(pl_module.device) for loss in self._losses]

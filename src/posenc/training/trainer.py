@@ -1,7 +1,7 @@
 """Lightning's Trainer for one run, and which of its features are disabled.
 
 Lightning provides the fit loop, devices, strategies, precision and hooks, and saves the states of optimiser, schedule
-and callbacks in one checkpoint. In addition to OFF, these features are not used:
+and callbacks in one checkpoint. Besides those switched off below, these features are not used:
 
 - Its signal handlers, which no option disables (Lightning-AI/pytorch-lightning#1455): SIGTERM would end the fit
   without a checkpoint. `Signals.start_training` replaces them when the fit starts.
@@ -18,7 +18,6 @@ and callbacks in one checkpoint. In addition to OFF, these features are not used
 import logging
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
@@ -28,17 +27,6 @@ from posenc.distributed import this_rank
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.accelerator import Hardware, keep_freed_memory
 from posenc.training.checkpoint_io import CheckpointIO
-
-OFF: dict[str, Any] = {
-    # `Checkpoint` puts a checksum into the file name; ModelCheckpoint needs the name in advance.
-    "enable_checkpointing": False,
-    # `ProgressBar` prints plain lines if there is no terminal, and counts steps, not epochs.
-    "enable_progress_bar": False,
-    # The run prints its own line.
-    "enable_model_summary": False,
-    # W&B starts once the run directory is locked: until then another process may be training the run.
-    "logger": False,
-}
 
 
 def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callbacks: Sequence[Callback]) -> Trainer:
@@ -57,7 +45,10 @@ def build_trainer(hardware: Hardware, directory: RunDirectory, steps: int, callb
         num_nodes=rank.world_size // rank.local_world_size,
         strategy=hardware.strategy(),
         plugins=[CheckpointIO(), environment],
-        **OFF,
+        enable_checkpointing=False,  # `Checkpoint` puts a checksum into the file name, known only afterwards
+        enable_progress_bar=False,  # `ProgressBar` prints plain lines if there is no terminal, and counts steps
+        enable_model_summary=False,  # the run prints its own line
+        logger=False,  # W&B starts once the run directory is locked: another process may be training the run
     )
     if hardware.device.type == "cpu":
         keep_freed_memory()
