@@ -1,6 +1,7 @@
 """Finished runs are added to a study whole, once, and each with its own curve."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -24,6 +25,16 @@ def test_taking_runs_in_again_completes_what_another_process_has_overwritten(los
     Study(tmp_path).add_runs([folder / "runs" / "smoke"])
     for name in ("runs.csv", "curves.csv"):
         assert sorted(read_csv(tmp_path / name), key=str) == sorted(read_csv(folder / "kept" / name), key=str)
+
+
+def test_a_table_that_stays_the_same_is_not_written_again_whatever_its_size(folder, tmp_path):
+    shutil.copytree(folder / "kept", tmp_path, dirs_exist_ok=True)
+    rows = (tmp_path / "curves.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "curves.csv").write_text("".join([rows[0], *rows[1:] * 5000]))
+    for name in ("runs.csv", "curves.csv"):
+        os.utime(tmp_path / name, (1, 1))
+    Study(tmp_path).add_runs([folder / "runs" / "smoke"])
+    assert [(tmp_path / name).stat().st_mtime for name in ("runs.csv", "curves.csv")] == [1, 1]
 
 
 def test_the_curve_of_a_run_whose_row_was_deleted_is_that_of_the_run_added_in_its_place(folder, tmp_path):

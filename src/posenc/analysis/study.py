@@ -203,7 +203,7 @@ class Study:
     def _write(self, name: str, text: str) -> None:
         """Write a table, unless it is there already."""
         file = self.folder / name
-        if not file.exists() or read_text(file) != text:
+        if not file.exists() or file.read_bytes() != text.encode():
             atomic_write(file, text)
 
     def _finished(self, folders: Iterable[Path]) -> tuple[list[Finished], list[str]]:
