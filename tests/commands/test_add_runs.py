@@ -30,7 +30,7 @@ def test_taking_runs_in_again_completes_what_another_process_has_overwritten(los
 def test_a_table_that_stays_the_same_is_not_written_again_whatever_its_size(folder, tmp_path):
     shutil.copytree(folder / "kept", tmp_path, dirs_exist_ok=True)
     rows = (tmp_path / "curves.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "curves.csv").write_text("".join([rows[0], *rows[1:] * 5000]))
+    (tmp_path / "curves.csv").write_text("".join([rows[0], *rows[1:] * (2**20 // len(rows[1]))]))
     for name in ("runs.csv", "curves.csv"):
         os.utime(tmp_path / name, (1, 1))
     Study(tmp_path).add_runs([folder / "runs" / "smoke"])
