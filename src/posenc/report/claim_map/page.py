@@ -28,6 +28,7 @@ from posenc.analysis.search import searches
 from posenc.analysis.study import Study
 from posenc.report import figures, formatting
 from posenc.report.claim_map import search
+from posenc.report.claim_map.by_context import by_context
 from posenc.report.claim_map.copying import copying, distances, removed_heads
 from posenc.report.claim_map.losses import losses
 from posenc.report.claim_map.over_copying import over_copying
@@ -55,8 +56,12 @@ others that have several seeds, as a mean over these.
 Learning rates differ, so part of a difference within the runs comes from the schedules."""
 
 
-FIGURES = ("losses", "reversed", "copying", "within", "search")
+FIGURES = ("losses", "reversed", "contexts", "copying", "within", "search")
 """What the names of figures begin with: those that the page no longer shows are deleted."""
+
+BY_CONTEXT = """\
+RoPE's loss minus the sinusoid's in these contexts, a dot for each seed of the arms, and lines through the means; below
+0 RoPE is ahead."""
 
 OVER_COPYING = """\
 Each dot is a run from the first budget at which the baseline ends lower: its final loss minus the lowest of the
@@ -132,12 +137,14 @@ def _in_other_settings(study: Study, found: CorpusMap) -> dict[str, dict[str, Se
 
 
 def _copied(study: Study, corpus: str, found: CorpusMap, rows: Sequence[CopyingRow]) -> list[str]:
-    """Plot how the longest runs end over what they copy; returns the paragraphs on copying."""
-    drawn = over_copying(found.results, rows, from_reversal(found.points))
-    if drawn is None:
-        return copying(rows)
-    shown = figures.image(drawn, study.folder / f"copying-{corpus}.png", "Final loss over what is copied")
-    return [*copying(rows), OVER_COPYING, shown]
+    """Plot in which contexts the arms differ, and how the longest runs end over what they copy; returns the text."""
+    text = copying(rows)
+    if (drawn := by_context(found.backbone, rows)) is not None:
+        text += [BY_CONTEXT, figures.image(drawn, study.folder / f"contexts-{corpus}.png", "Difference by context")]
+    if (drawn := over_copying(found.results, rows, from_reversal(found.points))) is not None:
+        what = "Final loss over what is copied"
+        text += [OVER_COPYING, figures.image(drawn, study.folder / f"copying-{corpus}.png", what)]
+    return text
 
 
 def _within(study: Study, corpus: str, found: CorpusMap, rows: Sequence[CurveRow]) -> list[str]:
