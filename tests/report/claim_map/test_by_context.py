@@ -15,7 +15,7 @@ SEEDS = sorted({run.seed for run in RUNS})
 
 
 def measured(run: Result) -> CopyingRow:
-    """RoPE is 0.1 ahead in novel contexts and 0.2 behind in repeated ones, and behind by its seed in hundredths more."""
+    """RoPE is 0.1 ahead in novel contexts, 0.2 behind in repeated ones, both minus its seed in hundredths."""
     new, seen = (1.0 + (run.pos == "rope") * (gap + run.seed / 100) for gap in (-0.1, 0.2))
     return CopyingRow(*run.key, first=1.0, second=1.0, new=new, seen=seen, share=0.2, own=1.0, foreign=1.0)
 
