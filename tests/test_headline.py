@@ -84,7 +84,7 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert f"The differences that were found there have p = {listed(p, 2)}." in RESULTS
     *_, of_crossing, of_behind, of_longest = p
     assert min(of_crossing, of_behind, of_longest) > 0.3
-    assert "From 59M on neither scheme is shown to end lower (three seeds per budget, p > 0.3)." in README
+    assert "From 59M on, neither scheme is shown to end lower (three seeds per budget, p > 0.3)." in README
     means = [f"{mean(point.gaps.values()):.3f}" for point in (first, second, open_, crossing, behind, longest)]
     stated = "{}, {} and {} nats, then {} at 59.0M, {} at 78.6M and {} at 157M.".format(*means)
     assert f"The difference in the final loss is {stated}" in RESULTS
@@ -262,7 +262,7 @@ def test_every_factor_s_losses_with_19_7m_tokens_are_in_the_results_seed_by_seed
     in_readme = "{:.2f}](docs/results.md#one-factor-at-a-time) ({:.2f} to {:.2f})".format(
         average.value, *average.interval
     )
-    assert f"Against the sinusoid it is [{in_readme} with 19.7M BPE tokens, which are 49M bytes, not retuned," in README
+    assert f"Against the sinusoid it is [{in_readme} with 19.7M BPE tokens (49M bytes; " in README
     first, *_ = ratios.pop(BPE)
     smallest, largest = sorted(ratios, key=lambda setting: ratios[setting])[:: len(ratios) - 1]
     assert (smallest, largest) == ("context=64 batch_size=64", "objective=masked")

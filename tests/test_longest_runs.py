@@ -142,7 +142,7 @@ def test_what_was_not_planned_of_these_tests_is_stated():
             of_split.append(leads(seeds, BUDGETS[tokens], *settings, lambda run: of_all[run.key]))
             last = leads(seeds, BUDGETS[tokens], *settings)
             apart += [abs(one - other) for one, other in zip(of_split[-1], last, strict=True)]
-    measured = f"measured for {len(of_split)} of the former orders, the leads differ by at most {max(apart):.3f};"
+    measured = f"for {len(of_split)} of the comparisons with former arms, the leads differ by at most {max(apart):.3f};"
     least = min(map(p_of, of_split))
     assert f"{measured} the smallest p is {least:.3f}" in COPYING
     assert f"({2 * len(ORDERS) * least:.3f} corrected for twelve tests on two measures)" in COPYING
@@ -231,7 +231,7 @@ def test_which_sinusoidal_runs_copy_and_that_the_learned_tables_that_copy_end_ab
     of_sinusoid = {(run.tokens, run.seed): run.val_loss for run in arms if run.pos == "sinusoidal"}
     lower = [run for run in arms if run.val_loss < of_sinusoid[run.tokens, run.seed]]
     assert [gains[run.key] > 0.2 for run in lower] == [True] * 3
-    assert "and RoPE ends lower with just the three of its six runs that copy too;" in README
+    assert "and of RoPE's six runs only the three that also copy end lower;" in README
     assert (
         f"Of the {len(sinusoids)} sinusoidal runs of 78.6M and 157M tokens that were measured {len(most)} copy"
         in RESULTS
