@@ -73,7 +73,7 @@ def main() -> None:
     from posenc.config.command_line import one_sentence_errors
     from posenc.config.compose import composed
     from posenc.config.files import CONF
-    from posenc.training.accelerator import best_device
+    from posenc.config.instantiate import build
 
     lightning: list[dict[str, float]] = []
     bare: list[float] = []
@@ -81,6 +81,7 @@ def main() -> None:
         steps = [f"steps={given.steps}", f"eval_every={given.steps}", "name=loop", "rerun=true", f"runs={folder}"]
         config, choices = composed(CONF, [*steps, *given.overrides])
         config.trainer.compile = compiles(given.overrides)
+        device = build(config, "trainer").device
         # A run discards compiled code, since the next may have another scheme; here it is reused between rounds.
         with patch("torch.compiler.reset"):
             for _ in range(given.rounds + 1):  # the first is a warm-up
@@ -89,7 +90,7 @@ def main() -> None:
     totals = [sum(phases.values()) for phases in lightning]
     rows = [["bare loop", f"{median(bare[1:]):.2f}"], ["train.py", f"{median(totals[1:]):.2f}"]]
     rows += [[f"of which {name}", f"{median(one[name] for one in lightning[1:]):.3f}"] for name in PHASES]
-    print(f"\n{environment(best_device())}; {' '.join(given.overrides) or 'default'}\n")
+    print(f"\n{environment(device)}; {' '.join(given.overrides) or 'default'}\n")
     print(table(["", "ms per step, median"], rows))
     extra = spread(total - alone for total, alone in zip(totals[1:], bare[1:], strict=True))
     times = spread(ratios(totals[1:], bare[1:])).text(".3f")

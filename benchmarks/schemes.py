@@ -20,15 +20,15 @@ from posenc.training.experiment import Experiment
 SCHEMES = "sinusoidal,none,learned,rope,rope_partial,xpos,alibi,t5"
 
 
-def training_step(overrides: list[str], device: torch.device) -> Callable[[], torch.Tensor]:
-    """A step of what the overrides configure, on one batch of random tokens."""
+def training_step(overrides: list[str]) -> tuple[Callable[[], torch.Tensor], torch.device]:
+    """A step of what the overrides configure, on one batch of random tokens, and its device."""
     config, _ = composed(CONF, ["trainer.precision=bf16-mixed", *overrides])
-    experiment = Experiment.of(config)
+    experiment, hardware = Experiment.of(config), build(config, "trainer")
     shape = (config["batch_size"], config["context"] + 1)
     vocab_size, generator = experiment.objective.vocab_size, torch.Generator().manual_seed(0)
-    tokens = torch.randint(vocab_size, shape, generator=generator).to(device)
-    step = experiment.training_step(build(config, "trainer"), device)
-    return lambda: step(tokens[:, :-1], tokens[:, 1:])
+    tokens = torch.randint(vocab_size, shape, generator=generator).to(hardware.device)
+    step = experiment.training_step(hardware, hardware.device)
+    return lambda: step(tokens[:, :-1], tokens[:, 1:]), hardware.device
 
 
 def main() -> None:
@@ -39,7 +39,6 @@ def main() -> None:
         default=SCHEMES,
         help="names in conf/pos; overrides may follow: 'rope trainer.compile=true'",
     )
-    parser.add_device()
     parser.add_threads()
     parser.add_rounds(20, steps=3)
     given = parser.parse_intermixed_args()
@@ -50,10 +49,10 @@ def main() -> None:
     for name in names:
         overrides = [*given.overrides, *f"pos={name}".split()]
         with one_sentence_errors(overrides, CONF):
-            steps[name] = training_step(overrides, given.device)
+            steps[name], device = training_step(overrides)
     times = time_interleaved(steps, given.rounds, given.steps, warm_up=2)
     settings = " ".join(["trainer.precision=bf16-mixed", *given.overrides])
-    print(f"{environment(given.device)}; {settings}\n")
+    print(f"{environment(device)}; {settings}\n")
     rows = []
     for name, seconds in times.items():
         median, low, high = spread(ratios(seconds, times[names[0]]))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc.data import batches as module
-from posenc.data.batches import Batches, resident, validation_noise, validation_windows
+from posenc.data.batches import Batches, copy_to, validation_noise, validation_windows
 from posenc.data.tokens import Tokens
 
 TOKENS = Tokens(np.random.default_rng(0).integers(0, 256, 10_000).astype(np.uint8), "print")
@@ -109,14 +109,14 @@ def test_tokens_kept_on_the_device_give_the_same_batches(dtype):
     """Ids up to the largest that the type holds; the rows that training sees are int64 either way."""
     ids = np.random.default_rng(0).integers(0, min(np.iinfo(dtype).max, 2**31), 5_000, endpoint=True).astype(dtype)
     on_disk = Batches(Tokens(ids, "print"), 0, 8, 17)
-    on_device = replace(on_disk, resident=resident(on_disk.tokens, torch.device("cpu")))
+    on_device = replace(on_disk, resident=copy_to(on_disk.tokens, torch.device("cpu")))
     for step in range(20):
         assert torch.equal(on_device.batch(step, 1, 2), on_disk.batch(step, 1, 2))
 
 
 def test_a_split_is_copied_to_the_device_whole_in_however_many_parts(monkeypatch):
     monkeypatch.setattr(module, "UPLOAD", 3_000)
-    assert resident(TOKENS, torch.device("cpu")).tolist() == TOKENS.ids.tolist()
+    assert copy_to(TOKENS, torch.device("cpu")).tolist() == TOKENS.ids.tolist()
 
 
 def test_the_two_random_numbers_of_a_token_are_independent():
@@ -132,5 +132,5 @@ def test_a_cpu_reads_the_file_where_it_is():
 @pytest.mark.parametrize(("free", "kept"), [(40_000, True), (39_999, False)])
 def test_a_gpu_keeps_a_split_that_takes_a_quarter_of_its_free_memory(free, kept, monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2**40))
-    monkeypatch.setattr(module, "resident", lambda tokens, _: torch.from_numpy(tokens.ids))
+    monkeypatch.setattr(module, "copy_to", lambda tokens, _: torch.from_numpy(tokens.ids))
     assert (batches().on(torch.device("cuda")).resident is not None) == kept

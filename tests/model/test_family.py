@@ -10,7 +10,7 @@ from torch import nn
 from posenc.config.instantiate import build
 from posenc.model import Family, Transformer
 from posenc.model.attention import PositionContext, Softmax
-from posenc.model.block import FEED_FORWARD, Block
+from posenc.model.block import Block, FeedForward
 from posenc.positions import Learned, PositionScheme, Rotary
 from tests.conftest import composed
 
@@ -94,7 +94,7 @@ def test_the_activation_is_the_published_one(name, function):
     """Hugging Face's functions by the names in the published configurations; gated families have silu in the gate."""
     from transformers.activations import ACT2FN
 
-    layer: Any = FEED_FORWARD[family(name).activation](8, 8, False)
+    layer = FeedForward(8, 8, False, family(name).activation)
     x = torch.linspace(-4, 4, 8).expand(1, 1, 8)
     with torch.no_grad():
         layer.down.weight.copy_(torch.eye(8))

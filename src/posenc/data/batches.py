@@ -35,7 +35,7 @@ class Batches:
         if device.type != "cuda":
             return self
         fits = self.tokens.ids.nbytes <= torch.cuda.mem_get_info(device)[0] / 4
-        return replace(self, resident=resident(self.tokens, device) if fits else None, pinned=True)
+        return replace(self, resident=copy_to(self.tokens, device) if fits else None, pinned=True)
 
     def starts(self, step: int) -> np.ndarray:
         """Start positions of the windows of batch `step`: (batch_size,)."""
@@ -89,7 +89,7 @@ UPLOAD = 2**24
 """Tokens copied to a device at a time, since a corpus may be larger than host memory."""
 
 
-def resident(tokens: Tokens, device: torch.device) -> Tensor:
+def copy_to(tokens: Tokens, device: torch.device) -> Tensor:
     """All token ids on a device, (N,), with the same number of bytes per token as in the file."""
     # Torch can index only signed integers; `gather_resident` reinterprets the bits as unsigned.
     ids = tokens.ids.view(f"i{tokens.ids.itemsize}") if tokens.ids.itemsize > 1 else tokens.ids

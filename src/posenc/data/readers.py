@@ -61,7 +61,7 @@ def find_files(path: str) -> list[Path]:
     """
     try:
         root = Path(path).expanduser()
-        found = below(root) if root.is_dir() else [root] if root.exists() else _matches(root)
+        found = below(root) if root.is_dir() else [root] if root.exists() else _globbed(root)
         texts = (file for file in found if _format(file) in READERS and (file.is_file() or not file.exists()))
         files = sorted({_identity(file): file for file in sorted(texts, reverse=True)}.values())
     except (OSError, RuntimeError, ValueError) as error:  # a long name, an unknown home, an invalid pattern
@@ -102,28 +102,28 @@ def would_contain(path: str, file: Path) -> bool:
     """Whether a file that may not exist yet is below a folder, as in `below`, or matches a glob."""
     root = Path(os.path.realpath(os.path.expanduser(path)))
     pattern = Path(glob.escape(str(root)), "**") if root.is_dir() else root
-    return _fits(Path(os.path.realpath(file)).parts, pattern.parts)
+    return _matches(Path(os.path.realpath(file)).parts, pattern.parts)
 
 
-def _fits(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+def _matches(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     """Whether the parts of a path match those of a glob.
 
     ** matches any number of them; one that begins with a dot, only a pattern that does.
     """
     if not pattern:
         return not parts
-    if pattern[0] == "**" and _fits(parts, pattern[1:]):
+    if pattern[0] == "**" and _matches(parts, pattern[1:]):
         return True
     if not parts or (parts[0].startswith(".") and not pattern[0].startswith(".")):
         return False
     return (
-        _fits(parts[1:], pattern)
+        _matches(parts[1:], pattern)
         if pattern[0] == "**"
-        else fnmatch(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+        else fnmatch(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
     )
 
 
-def _matches(pattern: Path) -> list[Path]:
+def _globbed(pattern: Path) -> list[Path]:
     patterns = {pattern.parent, *(parent for parent in pattern.parents if glob.has_magic(str(parent)))}
     for folder in map(Path, itertools.chain(*(glob.iglob(f"{parent}/", recursive=True) for parent in patterns))):
         if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):

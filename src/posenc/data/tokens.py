@@ -69,9 +69,6 @@ def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
     if {key: meta.get(key) for key in expected} != expected:
         raise UserError("its meta.json does not match")
     with open_regular(folder / TOKENS) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size == 0 or size % dtype.itemsize or size != meta.get("bytes"):
-            raise UserError(f"{size} bytes instead of {meta.get('bytes')}")
         if hashlib.file_digest(stream, "sha256").hexdigest() != meta.get("sha256"):
             raise UserError("its checksum does not match")
         # Maps the open file, not its name, since another process may delete it now.
@@ -79,16 +76,16 @@ def _read(folder: Path, expected: Mapping[str, Any]) -> np.ndarray:
 
 
 def _write(file: Path, title: str, dtype: np.dtype, chunks: Iterator[np.ndarray]) -> dict[str, Any]:
-    """Write all chunks of tokens to a file; returns their size in bytes and SHA-256."""
-    size, checksum = 0, hashlib.sha256()
+    """Write all chunks of tokens to a file; returns their SHA-256."""
+    checksum = hashlib.sha256()
     interval = 0.1 if sys.stderr.isatty() else 30  # seconds
     bar = tqdm(desc=title, unit=" tokens", unit_scale=True, delay=1, mininterval=interval)
     with file.open("wb") as stream, bar:
         for chunk in chunks:
             data = chunk.astype(dtype, copy=False).tobytes()
-            size += stream.write(data)
+            stream.write(data)
             checksum.update(data)
             bar.update(len(chunk))
         stream.flush()
         os.fsync(stream.fileno())
-    return {"bytes": size, "sha256": checksum.hexdigest()}
+    return {"sha256": checksum.hexdigest()}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from posenc.positions.base import LayerScheme, PositionScheme
 
-UNUSED = {"rotate", "bias", "content_bias", "rotate_around", "bias_around"}
+NEVER_CALLED = {"rotate", "bias", "content_bias", "rotate_around", "bias_around"}
 """Methods that nothing calls on an intervention; the last two are the former names of its own hooks."""
 
 
@@ -25,7 +25,7 @@ class Intervention(PositionScheme):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if unused := UNUSED & vars(cls).keys():
+        if unused := NEVER_CALLED & vars(cls).keys():
             raise TypeError(
                 f"{cls.__name__}.{min(unused)} would never be called: override layer_rotate, layer_bias or layer"
             )

@@ -1,9 +1,7 @@
 """A transformer layer, and the architecture choices that a model family makes inside it."""
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch.nn.functional as F
@@ -12,40 +10,28 @@ from torch import Tensor, nn
 from posenc.bounds import Positive, PositiveInt
 from posenc.model.attention import Attention, AttentionOp, PositionContext
 
+Activation = Literal["gelu", "gelu_tanh", "swiglu"]
+
 
 class FeedForward(nn.Module):
-    """D -> F -> D with GELU in between, or its tanh approximation (Hendrycks and Gimpel 2016, section 2)."""
+    """D -> F -> D with GELU, or its tanh approximation, in between (Hendrycks and Gimpel 2016, section 2).
 
-    def __init__(self, width: int, d_ff: int, bias: bool, approximate: Literal["none", "tanh"] = "none") -> None:
+    Or SwiGLU (Shazeer 2020): D -> 2 F -> F -> D, where one half, through SiLU, gates the other.
+    """
+
+    def __init__(self, width: int, d_ff: int, bias: bool, activation: Activation) -> None:
         super().__init__()
-        self.approximate = approximate
-        self.up = nn.Linear(width, d_ff, bias=bias)
+        self.activation = activation
+        self.up = nn.Linear(width, 2 * d_ff if activation == "swiglu" else d_ff, bias=bias)
         self.down = nn.Linear(d_ff, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        return self.down(F.gelu(self.up(x), approximate=self.approximate))
-
-
-class GatedFeedForward(nn.Module):
-    """SwiGLU (Shazeer 2020): D -> 2 F -> F -> D, where one half, through SiLU, gates the other."""
-
-    def __init__(self, width: int, d_ff: int, bias: bool) -> None:
-        super().__init__()
-        self.up = nn.Linear(width, 2 * d_ff, bias=bias)
-        self.down = nn.Linear(d_ff, width, bias=bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
-        gate, value = self.up(x).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * value)
-
-
-FEED_FORWARD: Mapping[str, Callable[[int, int, bool], nn.Module]] = {
-    "gelu": FeedForward,
-    "gelu_tanh": partial(FeedForward, approximate="tanh"),
-    "swiglu": GatedFeedForward,
-}
+        inner = self.up(x)
+        if self.activation == "swiglu":
+            gate, value = inner.chunk(2, dim=-1)
+            return self.down(F.silu(gate) * value)
+        return self.down(F.gelu(inner, approximate="tanh" if self.activation == "gelu_tanh" else "none"))
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ class Family:
     bias: Literal["none", "norm", "all"] = "none"
     queries_per_key: PositiveInt | Literal["all"] = 1
     parallel: bool = False
-    activation: Literal["gelu", "gelu_tanh", "swiglu"] = "gelu"
+    activation: Activation = "gelu"
     ratio: Positive = 4.0
     tied: bool = True
 
@@ -123,7 +109,7 @@ class Block(nn.Module):
         self.attention = Attention(width, heads, causal, family.num_kv_heads(heads), bias, op)
         if not self.parallel:
             self.feed_forward_norm = family.normalisation(width)
-        self.feed_forward = FEED_FORWARD[family.activation](width, family.d_ff(width), bias)
+        self.feed_forward = FeedForward(width, family.d_ff(width), bias, family.activation)
 
     def forward(self, x: Tensor, context: PositionContext) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
