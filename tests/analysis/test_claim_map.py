@@ -149,3 +149,9 @@ def test_growth_leaves_out_budgets_on_the_plateau():
     points = advantage([replace(run, bigram_loss=2.0) for run in backbone()], "rope", "sinusoidal")
     assert [point.plateau for point in points[:3]] == [True, True, False]
     assert growth(points[:3]) is None
+
+
+def test_the_plateau_is_that_of_the_baseline_s_own_runs():
+    runs = [replace(run, bigram_loss=2.0 if run.pos == "sinusoidal" else math.nan) for run in reversed(backbone())]
+    points = advantage(runs, "rope", "sinusoidal")
+    assert [point.plateau for point in points] == [True, True, False, False, False]

@@ -15,6 +15,7 @@ from tests.analysis.synthetic import arm, pair, panels, run, sweep, with_lengths
 def test_a_scheme_at_twice_the_pace_is_twice_as_fast_at_every_threshold():
     (panel,) = panels(pair())
     rope = arm(panel, "rope")
+    assert [threshold.fraction for threshold in rope.thresholds] == [0.25, 0.5, 0.75, 1.0]
     for threshold in rope.thresholds:
         assert threshold.in_steps.value == pytest.approx(2, rel=0.03)
         assert threshold.in_seconds.value == pytest.approx(2, rel=0.03)

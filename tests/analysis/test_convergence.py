@@ -19,6 +19,7 @@ losses = st.lists(st.floats(0.1, 10), min_size=10, max_size=10)
 def test_a_level_between_two_measurements_is_interpolated():
     assert first_reached([10, 20, 30], [3.0, 2.0, 1.0], 1.25) == 27.5
     assert first_reached([10, 20, 30], [3.0, 2.0, 1.0], 2.0) == 20
+    assert first_reached([10, 20, 30], [3.0, 2.0, 2.0], 2.0) == 20
 
 
 def test_a_loss_that_rises_again_changes_nothing():
@@ -106,6 +107,8 @@ def test_a_mean_over_seeds_of_which_one_never_got_there_is_not_a_number():
         (0.6, 0.9, "slower"),
         (0.9, 1.2, "not distinguishable"),
         (1.0, 1.2, "not distinguishable"),
+        (0.8, 1.0, "not distinguishable"),
+        (2.0, 20.0, "faster"),
         (0.03, 46.2, "not determined"),
         (1.1, 46.2, "not determined"),
     ],

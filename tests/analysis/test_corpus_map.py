@@ -18,12 +18,14 @@ def test_another_setting_of_the_baseline_is_apart_from_the_backbone(tmp_path):
         {"arms": ["pos=sinusoidal optim.lr=0.003"], "alternative": "learning rate 0.003", "units": [9]},
         {"arms": ["pos=rope", "pos=sinusoidal optim.lr=0.006"], "alternative": "replication", "seeds": [3]},
         {"arms": ["pos=rope"], "alternative": "replication", "seeds": [3], "units": [4]},
+        {"arms": ["pos=sinusoidal optim.lr=0.003"]},  # asked for by an alternative first
     ]
     shared = {"experiment": "claim_map", "precision": "32-true", "search_seeds": [9]}
     plan = {**shared, "unit": 10, "units": [1], "seeds": [0], "blocks": blocks}
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
     study = Study(tmp_path)
-    found = [Result(*study.key(line, "text"), 2.0, math.nan, 2.5, "abc", "CPU") for line in study.lines()]
+    keys = dict.fromkeys(study.key(line, "text") for line in study.lines())
+    found = [Result(*key, 2.0, math.nan, 2.5, "abc", "CPU") for key in keys]
     (tmp_path / "runs.csv").write_text(table(Result, found))
     backbone, alternatives = backbone_of(study, "text")
     assert [(result.pos, result.lr) for result in backbone] == [("rope", 0.003), ("sinusoidal", 0.006)]

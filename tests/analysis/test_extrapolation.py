@@ -91,3 +91,10 @@ def test_the_tables_to_be_kept_hold_every_run_and_length():
     assert ",rope,1,2,512,8,1.52492,2.20000," in rows
     assert ",learned,0,8,2048,0,,,it supports only 256 positions" in rows
     assert csv_tables.positions(comparison()).splitlines()[1].startswith(",rope,0,256,0,0,")
+
+
+def test_where_no_longer_window_was_evaluated_none_is_reported():
+    learned = [with_lengths(run("learned", seed), 0.0, rows=256) for seed in range(3)]
+    found = extrapolation([Arm("learned", tuple(learned))])
+    assert found is not None
+    assert found.headline is None

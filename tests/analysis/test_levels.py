@@ -35,6 +35,7 @@ def test_a_loss_outside_the_budgets_gives_a_lower_bound_or_nothing():
     assert below_the_smallest.ratio.value == pytest.approx(2 ** (0.053 / 0.2))  # to RoPE's smallest budget, with seed 1
     assert level(backbone(), "rope", "sinusoidal", 0.5) is None
     assert level(backbone(), "rope", "sinusoidal", 2.3) is None  # the sinusoid has that loss before its smallest budget
+    assert level(backbone(), "rope", "sinusoidal", 2.204) is None  # so have two of its three seeds
     late = [run for run in backbone() if run.pos == "rope" or run.tokens > 8 * UNIT]
     assert len(levels_of_arm(late, "rope", "sinusoidal")) == 1  # only RoPE's last loss is below the sinusoid's first
     assert level([], "rope", "sinusoidal", 1.5) is None

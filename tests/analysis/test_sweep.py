@@ -4,13 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from posenc.analysis.comparison import compare
+from posenc.analysis.runs import read_runs
 from posenc.analysis.sweep import read_folder
 from posenc.errors import UserError
 from posenc.storage.failed_jobs import MAX_FAILED_JOBS
 from posenc.storage.lengths_file import TIMES, bucket_edges
+from tests.analysis import synthetic
 
 CONFIG = "choices: {pos: rope}\nseed: 0\nsteps: 20\n"
 METRICS = "step,tokens,seconds,val_loss\n10,100,1.0,4.0\n20,200,2.0,3.0\n"
@@ -200,3 +203,11 @@ def test_an_evaluation_of_another_version_is_not_used(version, tmp_path):
     (folder / "rope" / "seed1-b" / "lengths.json").write_text(json.dumps({**own, **version}))
     (told,) = read_folder(folder).notices
     assert "it is from another version" in told
+
+
+def test_a_loss_of_minus_infinity_is_divergence_too():
+    one = synthetic.run("rope", 0)
+    one.curve["val_loss"][-1] = -np.inf
+    runs, diverged, (notice,) = read_runs([(one.source, lambda: one)])
+    assert (len(runs), [lost is one for lost in diverged]) == (0, [True])
+    assert notice.startswith("rope, seed 0 diverged: its loss is -inf from step 300 on")

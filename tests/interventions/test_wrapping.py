@@ -81,6 +81,12 @@ def test_keys_are_shifted_before_they_are_rotated():
     torch.testing.assert_close(k, Rotary(DIM).rotate(Q, shifted(K, DIM // 2), POSITIONS)[1])
 
 
+def test_a_fraction_of_the_channels_is_rounded_to_the_nearest_number():
+    for fraction, channels in ((0.7, 6), (0.3, 2)):  # of 5.6 and of 2.4
+        _, k = KeyShift(PositionScheme(), fraction).layer(0).rotate(Q, K, POSITIONS)
+        assert torch.equal(k, shifted(K, DIM - channels))
+
+
 def test_at_least_one_channel_of_a_key_is_shifted():
     _, k = KeyShift(PositionScheme(), fraction=0.01).layer(0).rotate(Q, K, POSITIONS)
     assert torch.equal(k, shifted(K, DIM - 1))

@@ -223,3 +223,10 @@ def test_at_a_low_temperature_every_seed_draws_the_likeliest_tokens():
 def test_the_loss_of_logits_in_bfloat16_is_in_float32():
     value = loss(torch.zeros(2, 5, VOCAB, dtype=torch.bfloat16), torch.zeros(2, 5, dtype=torch.long))
     assert (value.dtype, value.item()) == (torch.float32, pytest.approx(math.log(VOCAB)))
+
+
+def test_equal_parts_of_the_noise_for_random_tokens_are_the_tokens_in_turn():
+    """It is between 0.8 and 0.9, here in the middle of each part; a window is one token, which is always chosen."""
+    action = 0.8 + 0.1 * (torch.arange(VOCAB) + 0.5) / VOCAB
+    inputs, _ = Masked(VOCAB).inputs_and_targets(windows(VOCAB, 1), torch.stack([action, action], -1)[:, None])
+    assert inputs[:, 0].tolist() == [*range(VOCAB)]

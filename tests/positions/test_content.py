@@ -130,3 +130,12 @@ def test_what_the_papers_start_at_zero_does(scheme):
 
 def test_the_gates_of_fox_start_with_a_standard_deviation_of_0_02():
     assert Forgetting(1000, 4, 1).layer(0).weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+@torch.no_grad()
+def test_the_counts_of_a_long_text_in_bfloat16_are_added_up_in_float32():
+    table, q = Contextual(8, 1).layer(0), torch.ones(1, 1, 120, 8, dtype=torch.bfloat16)
+    table.table.data[:, 0] = torch.arange(64)  # so that q.e is the count
+    counts = table.content_bias(q, q, q / -4, torch.arange(120)).diagonal(-100, 2, 3)
+    gate = torch.tensor(-2 / 8**0.5).sigmoid()
+    torch.testing.assert_close(counts, (101 * gate).expand_as(counts), rtol=0, atol=1e-3)

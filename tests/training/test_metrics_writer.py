@@ -14,7 +14,8 @@ from posenc.training.metrics_writer import MetricsWriter
 from posenc.training.timer import Timer
 from tests.conftest import only, train_here
 
-LOSSES = (4.0, 2.0, 3.0)
+LOSSES = (3.0, 2.0, 4.0)
+"""The last is not their mean."""
 SYNCHRONISING = {"tolist", "item", "__float__", "__bool__", "tensor", "cpu"}
 """Functions that wait for a GPU: they read from it, or write to it from pageable memory."""
 
@@ -186,3 +187,16 @@ def test_a_postponed_validation_is_no_validation(tmp_path):
     run.module.validation_batches = lambda: [(torch.tensor(2.0), None, 1.0)]
     run.train(*LOSSES)
     assert not run.metrics.just_validated(3)
+
+
+def test_the_lowest_validation_loss_is_not_raised_by_a_later_one(tmp_path, monkeypatch):
+    metrics: Any = Run(tmp_path).metrics
+    losses, lowest = iter((2.0, 1.5, 1.75)), []
+    monkeypatch.setattr("posenc.training.metrics_writer.validate", lambda *_: {"val_loss": next(losses)})
+    metrics.settings.eval_every, metrics._probe = 3, lambda *_: None
+    trainer: Any = SimpleNamespace(is_global_zero=False)
+    for step in (3, 6, 9):
+        metrics.row = {"step": step, "train_loss": 2.0}
+        metrics._validate_and_write(trainer, None)
+        lowest.append(metrics.lowest)
+    assert lowest == [2.0, 1.5, 1.5]

@@ -34,3 +34,14 @@ def test_each_window_is_validated_once_and_weighs_as_much_as_it_has_targets(pred
     for windows, share in counted:
         assert len(windows) <= per_rank
         assert share == pytest.approx(int(counts[windows].sum()) / sum(predicted))
+
+
+def test_a_validation_is_with_the_scheme_as_it_is_after_all_updates_so_far():
+    """An intervention that ends after 7 updates does not act in the validation after them."""
+    steps: list[int] = []
+    scheme, trainer = SimpleNamespace(at_step=steps.append), SimpleNamespace(global_step=7)
+    module: Any = SimpleNamespace(
+        model=SimpleNamespace(scheme=scheme), trainer=trainer, loss=lambda inputs, targets: inputs + targets
+    )
+    assert LanguageModel.validation_loss(module, torch.tensor(3.0), torch.tensor(1.0), 0.25) == 1
+    assert steps == [7]
