@@ -48,11 +48,16 @@ def main() -> None:
     parser.add_argument("--at-a-time", type=integers, default="2", help="numbers of parallel runs: 2,4,8")
     parser.add_rounds(1)
     given = parser.parse_intermixed_args()
+    from posenc.config.command_line import one_sentence_errors
     from posenc.config.compose import composed
     from posenc.config.files import CONF
     from posenc.config.instantiate import build
+    from posenc.config.overrides import parsed
 
     sweep = given.overrides or ["pos=sinusoidal,rope", "seed=0,1", "steps=60"]
+    with one_sentence_errors():
+        config, _ = composed(CONF, [str(one.input_line) for one in parsed(sweep) if not one.is_sweep_override()])
+        on_gpu = build(config, "trainer").device.type != "cpu"
     with tempfile.TemporaryDirectory() as folder:
         times: dict[int, list[float]] = {count: [] for count in (1, *given.at_a_time)}
         for index in range(given.rounds):
@@ -62,8 +67,7 @@ def main() -> None:
         fastest = {count: min(seconds) for count, seconds in times.items()}
         rows = [[str(count), f"{best:.1f}", f"{fastest[1] / best:.2f}"] for count, best in fastest.items()]
         print(table(["parallel runs", "seconds per sweep", "speed-up"], rows))
-        config, _ = composed(CONF, [one for one in sweep if one.startswith("trainer")])
-        on_gpu, inherited = build(config, "trainer").device.type != "cpu", os.environ.get("OMP_NUM_THREADS", "")
+        inherited = os.environ.get("OMP_NUM_THREADS", "")
         sequential = {"" if on_gpu else inherited: Path(folder, "0-1")}
         runs = len(losses(Path(folder, "0-1")))
         for count in given.at_a_time:

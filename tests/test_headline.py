@@ -84,6 +84,8 @@ def test_the_ratios_and_the_leads_of_the_headline_are_those_of_its_table():
     assert f"The differences that were found there have p = {listed(p, 2)}." in RESULTS
     *_, of_crossing, of_behind, of_longest = p
     assert min(of_crossing, of_behind, of_longest) > 0.3
+    epochs = longest.tokens / (0.9 * 100_000_000)
+    assert f"157M is {epochs:.2f} epochs, and has the ratio of each seed, since one of RoPE's runs does not" in README
     assert "From 59M on, neither scheme is shown to end lower (three seeds per budget, p > 0.3)." in README
     means = [f"{mean(point.gaps.values()):.3f}" for point in (first, second, open_, crossing, behind, longest)]
     stated = "{}, {} and {} nats, then {} at 59.0M, {} at 78.6M and {} at 157M.".format(*means)

@@ -231,7 +231,7 @@ def test_which_sinusoidal_runs_copy_and_that_the_learned_tables_that_copy_end_ab
     of_sinusoid = {(run.tokens, run.seed): run.val_loss for run in arms if run.pos == "sinusoidal"}
     lower = [run for run in arms if run.val_loss < of_sinusoid[run.tokens, run.seed]]
     assert [gains[run.key] > 0.2 for run in lower] == [True] * 3
-    assert "and of RoPE's six runs only the three that also copy end lower;" in README
+    assert "and of RoPE's six runs only the three that also copy end below the sinusoid of their seed;" in README
     assert (
         f"Of the {len(sinusoids)} sinusoidal runs of 78.6M and 157M tokens that were measured {len(most)} copy"
         in RESULTS

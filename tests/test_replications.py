@@ -93,8 +93,8 @@ def test_the_announced_test_of_six_more_seeds_with_39_3m_tokens_is_stated():
     assert min([*on_test.gaps.values(), *on_validation.gaps.values()]) > 0
     assert 0.010 < gap.value < 0.035  # as expected
     lower = with_bounds(gap, " nats").removesuffix(")")
-    announced = "With six of them, in a prespecified test, RoPE ends"
-    assert f"{announced} {gap.value:.3f} nats lower on the test split (p = {p:.4f})." in README
+    announced = "With six of them, in a test announced before their runs, RoPE ends"
+    assert f"{announced} {gap.value:.3f} nats lower (p = {p:.4f})." in README
     assert f"p = {p:.4f}; exact sign-flip test, p = {2 / 2**6:.2f}, the least that six seeds can give;" in RESULTS
     ratio = formatting.interval(on_test.advantage, 2)
     assert on_test.advantage.value < 1.45  # as expected, and above 1.10
@@ -123,7 +123,7 @@ def test_n_with_39_3m_tokens_is_stated_over_the_nine_seeds_that_did_not_choose_t
     assert nine.interval is not None
     headline = f"and {nine.value:.2f} at 39M. The last ratio is from [nine new seeds]"
     interval = "{:.2f} to {:.2f}".format(*nine.interval)
-    assert f"{headline}(docs/results.md#new-seeds-on-the-test-split) ({interval})." in README
+    assert f"{headline}(docs/results.md#new-seeds-on-the-test-split) on the test split ({interval})." in README
     of_nine = formatting.interval(nine, 2)
     assert f"N is {of_nine} over the nine seeds that did not choose the settings." in RESULTS
     gaps = [*on_test.gaps.values(), *later.gaps.values()]
@@ -154,7 +154,7 @@ def test_how_much_lower_rope_ends_over_twelve_seeds_with_39_3m_tokens_is_stated(
         if (row.pos, row.setting, row.tokens, row.lr, row.scale) == ("sinusoidal", "backbone", 39_321_600, 0.002, "0.1")
     }
     assert [seed for seed in gaps if copying[seed]] == [0, 4]
-    assert f"seeds 0 and 4, end {-gaps[0]:.3f} below and {gaps[4]:.3f} above RoPE" in RESULTS
+    assert f"those of seeds 0 and 4; they end {-gaps[0]:.3f} below and {gaps[4]:.3f} above RoPE" in RESULTS
     others = [gap for seed, gap in gaps.items() if not copying[seed]]
     assert f"the others {min(others):.3f} to {max(others):.3f} above" in RESULTS
 

@@ -80,7 +80,7 @@ def test_among_runs_of_rope_matched_by_budget_rate_and_seed_those_that_copy_have
     for runs in both.values():
         large, copied = (sum(values) for values in zip(*runs, strict=True))
         p *= math.comb(large, copied) / math.comb(len(runs), copied)
-    stated = f"all six copies have the larger base (exact permutation test, one-sided p = {p:.2f})"
+    stated = f"all six runs that copy have the larger base (exact permutation test, one-sided p = {p:.2f})"
     assert f"Matched by budget, rate and seed, {stated}" in COPYING
 
 

@@ -52,7 +52,7 @@ def test_rope_is_ahead_in_novel_contexts_with_every_seed():
     assert ahead(gaps) == len(gaps)
     (share,) = {row.share for row in RUNS.values()}
     of_targets = f"in novel contexts, {100 * (1 - share):.0f} % of the targets"
-    assert f"{of_targets}, RoPE is ahead with each of {len(gaps)} pairs of runs" in COPYING
+    assert f"{of_targets}, RoPE is ahead in each of the {len(gaps)} pairs of runs" in COPYING
     in_readme = "RoPE is [ahead](docs/copying.md#where-the-lead-is) with every seed from 20M to 157M (exploratory)."
     assert f"On text that does not recur {in_readme}" in README
 

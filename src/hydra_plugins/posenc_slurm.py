@@ -66,7 +66,7 @@ class Slurm(SlurmLauncher):
         if not job_overrides:  # every trial of a search diverged
             return []
         jobs = self._submit(job_overrides, initial_job_idx)
-        if callable(signal.getsignal(signal.SIGINT)):  # otherwise Ctrl-C would wait for the jobs to be saved
+        if callable(signal.getsignal(signal.SIGINT)):  # the sweep's own would say that the runs are resumed
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             print(f"Submitted: {' '.join(one.job.job_id for one in jobs)}", flush=True)

@@ -37,6 +37,20 @@ def test_a_table_that_stays_the_same_is_not_written_again_whatever_its_size(fold
     assert [(tmp_path / name).stat().st_mtime for name in ("runs.csv", "curves.csv")] == [1, 1]
 
 
+def test_a_table_is_replaced_whole_or_not_at_all(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder / "kept", tmp_path, dirs_exist_ok=True)
+    before = (tmp_path / "runs.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "runs.csv").write_text("".join(before[:-1]))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("posenc.storage.atomic.os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Study(tmp_path).add_runs([folder / "runs" / "smoke"])
+    assert (tmp_path / "runs.csv").read_text() == "".join(before[:-1])
+
+
 def test_the_curve_of_a_run_whose_row_was_deleted_is_that_of_the_run_added_in_its_place(folder, tmp_path):
     shutil.copy(folder / "kept" / "plan.yaml", tmp_path)
     shutil.copy(folder / "kept" / "curves.csv", tmp_path)

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.commands.profile import PHASES, TOP, TRACED, main, write_trace
-from tests.conftest import ROOT, only, python
+from posenc.commands.profile import PHASES, TOP, TRACED, Clock, main, training_step, write_trace
+from posenc.config.instantiate import build
+from posenc.training.accelerator import Hardware
+from posenc.training.experiment import Experiment
+from tests.conftest import ROOT, composed, only, python
 
 
 def profile(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -84,6 +87,18 @@ def test_what_is_profiled_is_what_the_arguments_describe(profiled, tmp_path):
     assert "aten::cumsum" in linear - softmax
     assert "aten::_softmax" in softmax - linear
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_steps_profiled_are_the_first_that_are_trained():
+    """As `Experiment.training_step` takes them, to the bit, which takes those of a run."""
+    config = composed("experiment=smoke", "trainer=cpu", "pos=learned")
+    hardware, device = Hardware("cpu", "32-true"), torch.device("cpu")
+    experiment = Experiment.of(config)
+    step = experiment.training_step(hardware, device)
+    batches = experiment.batches(experiment.prepare(build(config, "data"), "kjv")).stream(0, 2)
+    expected = [step(*experiment.objective.inputs_and_targets(*batch)).item() for batch in batches]
+    profiled = training_step(config, "kjv", hardware, Clock(device))
+    assert [profiled().item() for _ in expected] == expected
 
 
 def test_a_trace_is_written_through_no_link_that_lies_in_wait(tmp_path):

@@ -67,6 +67,8 @@ OTHER_COMMANDS = [
         "config.yaml cannot be read: it is not a mapping",
         {**RUN, "run/config.yaml": b"[1]"},
     ),
+    other("posenc.sample nowhere", "nowhere is not a run directory: it has no config.yaml"),
+    other("posenc.sample -- -nowhere", "-nowhere is not a run directory: it has no config.yaml"),
     other("posenc.sample run --tokens=many", "argument --tokens: invalid int value: 'many'"),
     other("posenc.sample run --tokens=0", "argument --tokens: 0 must be between 1 and 1000000"),
     other("posenc.sample run --temperature=nan", "argument --temperature: nan must be between 0.01 and 100"),

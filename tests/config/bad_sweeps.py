@@ -26,6 +26,8 @@ WRONG_SWEEPS = [
     train(
         "-m pos=sinusoidal,learned pos.scale=0.1", "pos.scale is not a key of the default choice of its group: use ++"
     ),
+    train("-m pos=sinusoidal,rope ++pos.scale=0.1", "pos.scale is not a key with pos=rope: use separate sweeps"),
+    train("-m seed=0,1 hydra/launcher=joblib ++hydra.launcher.n_job=3", "did you mean hydra.launcher.n_jobs"),
     train("-m seed=0,1 optim.lr=fast", "optim.lr=fast must be a finite number"),
     train("-m optim.lr=0.001,fast", "optim.lr=fast must be a finite number"),
     train("-m data=text data.path=/nowhere pos=rope,none", "data.path=/nowhere does not exist"),

@@ -109,8 +109,9 @@ def test_each_end_has_its_exit_code(error, code, sentence, capsys, monkeypatch):
 @pytest.mark.parametrize("arguments", ["--help", "report --help"])
 def test_a_full_disk_behind_stdout_is_told_once(arguments):
     command = [sys.executable, "-m", "posenc", *arguments.split()]
+    buffered = {name: value for name, value in clean_environment().items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w") as full:
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=buffered)
     name = f"posenc {arguments}".removesuffix(" --help")
     sentence = f"{name}: a file or stdout could not be read or written: No space left on device\n"
     assert (result.returncode, result.stderr) == (1, sentence)

@@ -27,7 +27,7 @@ def main(conf: Path = CONF) -> None:
         with one_sentence_errors(sys.argv[1:], conf):
             flags = flags_of(sys.argv[1:])
             if flags.multirun:
-                check_sweep(sys.argv[1:])
+                check_sweep(sys.argv[1:], conf)
                 check_jobs(*jobs_of(sys.argv[1:], conf))
             _compose_and_train(conf)
             if flags.cfg:

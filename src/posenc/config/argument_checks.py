@@ -4,6 +4,7 @@ import argparse
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.types import Override
@@ -11,7 +12,7 @@ from omegaconf import OmegaConf
 
 from posenc.config.overrides import MAX_RUNS, WITHOUT_EFFECT, flags_of, parsed, values_of
 from posenc.config.schema import nearest
-from posenc.config.unknown_keys import HYDRAS_OWN, dotted
+from posenc.config.unknown_keys import HYDRAS_OWN, dotted, unknown_key
 from posenc.distributed import this_rank
 from posenc.errors import UserError
 
@@ -124,15 +125,18 @@ def check_single_run(hydra: Any, advice: str = "add -m") -> None:
     raise UserError(f"{swept} is a sweep: {advice}")
 
 
-def check_sweep(arguments: Sequence[str]) -> None:
-    """Check which keys of a sweep are swept; `posenc.sweeps.jobs` composes its jobs, which finds unknown ones.
+def check_sweep(arguments: Sequence[str], conf: Path) -> None:
+    """Check the keys of a sweep, except that composing its jobs, in `posenc.sweeps.jobs`, finds other unknown ones.
 
     Raises:
-        UserError: if a key cannot be swept, the runs are too many, or this is a rank of a group.
+        UserError: if a key cannot be swept, or is unknown and begins with ++, the runs are too many, or this is a rank
+            of a group.
     """
     if this_rank().world_size > 1:
         raise UserError("a sweep starts the ranks of its runs itself: do not use torchrun or srun")
     overrides = parsed(arguments)
+    if any(override.is_force_add() for override in overrides) and (unknown := unknown_key(arguments, conf)):
+        raise UserError(unknown)
     for override in overrides:
         if override.is_sweep_override() and (reason := _not_swept(override.key_or_group)):
             raise UserError(f"{override.input_line} cannot be swept: {reason}")

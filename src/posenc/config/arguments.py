@@ -22,7 +22,8 @@ class Arguments(argparse.ArgumentParser):
         arguments = sys.argv[1:] if arguments is None else arguments
         sys.argv[0] = self.prog  # errors name the command
         with one_sentence_errors(arguments), stopped_by_signals():
-            yield self.parse_intermixed_args(arguments)
+            # Python 3.11's parse_intermixed_args drops `--`, after which a name may begin with a hyphen.
+            yield self.parse_args(arguments) if "--" in arguments else self.parse_intermixed_args(arguments)
 
     def print_help(self, file: Any = None) -> None:
         print(self.format_help(), end="", file=file, flush=True)  # so that a full disk is noticed

@@ -63,6 +63,8 @@ def one_sentence_errors(
     except (HydraException, OmegaConfBaseException) as error:
         leave(explain(error, arguments, conf), MISUSE)
     except RunError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.filename is None:
+            discard_stdout()
         leave(str(error), FAILED)
     except Stopped as stopped:
         if not this_rank().is_zero:  # all ranks stop together; only rank 0 reports it

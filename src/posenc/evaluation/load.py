@@ -63,7 +63,10 @@ def newest_run(paths: Sequence[Path]) -> Path:
     found: list[Path] = []
     unreadable: list[str] = []
     for path in paths:
-        found += [path] if (path / "config.yaml").exists() else run_directories(path, unreadable)
+        if (path / "config.yaml").exists():
+            found.append(path)
+        elif path.is_dir():
+            found += run_directories(path, unreadable)
     for notice in unreadable:
         print(printable(notice), file=sys.stderr, flush=True)
     if not found:

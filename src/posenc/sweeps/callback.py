@@ -138,7 +138,7 @@ def _show_failed(failed: Sequence[Mapping[str, str]], rerun: bool) -> None:
 
 def _stop(rerun: bool) -> NoReturn:
     """Ctrl-C handler. Runs in processes of this one save when they get the signal; Python waits for them at exit."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C ends those processes, and with them this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C is for processes that are still saving
     if multiprocessing.active_children():
         time.sleep(LEAD)
     resumes = "" if rerun else ": the same command resumes the unfinished runs"
