@@ -3,15 +3,19 @@
 import json
 import math
 import shutil
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from posenc.analysis.convergence import Estimate
 from posenc.analysis.results import CurveRow, HeadRow, Result, table
 from posenc.analysis.study import Study
+from posenc.analysis.why import Effect
 from posenc.commands.why import main
 from posenc.evaluation.ablation import OFFSETS
+from posenc.report.why import _cells
 from posenc.storage.csv_files import read_csv
 from tests.conftest import ROOT, train_here
 
@@ -64,6 +68,14 @@ def test_the_page_gives_each_arm_its_share_with_an_interval_from_three_seeds_on(
     assert "| rope | 3 |" in page
     (figure,) = folder.glob("text-*.png")
     assert figure.stat().st_size > 10_000
+
+
+def test_each_number_of_an_arm_has_its_own_column():
+    numbers = {"share": 0.5, "gain": 0.25, "speed_up": 2.0, "last_loss": 2.1, "behind": 0.1, "change": -0.2}
+    known: Any = {name: Estimate(value, seeds=3) for name, value in numbers.items()}
+    group: Any = SimpleNamespace(explains=True, origin="none")
+    cells = _cells(group, Effect(**known, steps=(30.0,)))
+    assert cells == ["3", "2.00x", "50%", "25%", "2.100", "+0.100", "-0.200", "30"]
 
 
 def test_a_block_without_shares_has_the_speed_up_alone(folder, tmp_path):

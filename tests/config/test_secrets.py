@@ -26,6 +26,7 @@ HUB_KEY = "hf_" + "aB3" * 11
         f"--api-key={KEY}",
         f"WANDB_API_KEY={KEY}",
         KEY,
+        f"{KEY}=1",
         f"data.hf_token={HUB_KEY}",
         f"data.name={HUB_KEY}",
         "password=hunter2",

@@ -43,6 +43,12 @@ def test_srun_tells_each_task_its_rank():
     }  # fmt: skip
 
 
+def test_the_ranks_of_two_jobs_and_of_two_steps_of_a_job_meet_at_different_ports():
+    """They may be on one node at the same time."""
+    changed: tuple[dict[str, str], ...] = ({}, {"SLURM_STEP_ID": "1"}, {"SLURM_JOB_ID": "123457"})
+    assert len({from_srun({**SRUN, **one})["MASTER_PORT"] for one in changed}) == 3
+
+
 def test_a_job_s_only_task_and_a_batch_script_are_by_themselves():
     """In a batch script SLURM_PROCID and SLURM_NTASKS are set, too: those of a step are not."""
     assert from_srun({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) == {}

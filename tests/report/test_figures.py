@@ -1,5 +1,7 @@
 """Still figures."""
 
+from typing import Any
+
 import pytest
 
 from posenc.analysis.comparison import compare
@@ -37,6 +39,14 @@ def test_a_speed_up_can_be_read_from_the_axis_also_near_1(pace):
     _, axes = figure.axes
     low, high = axes.get_ylim()
     assert sum(low <= at <= high for at in axes.get_yticks()) >= 3
+    left, right = axes.get_xlim()
+    assert left > right  # the loss decreases to the right
+
+
+def test_the_line_of_the_training_length_is_at_it():
+    _, by_position = figures.lengths(compare(sweep(*(with_lengths(one, 0.1) for one in pair().runs)))).axes
+    line: Any = by_position.lines[-1]
+    assert [*line.get_xdata()] == [256, 256]
 
 
 @pytest.mark.parametrize("form", ["png", "svg"])

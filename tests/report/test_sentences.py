@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from posenc.analysis.comparison import compare
+from posenc.analysis.convergence import Estimate
 from posenc.report import page, sentences, tables, terminal
 from posenc.report.export import export
 from tests.analysis.synthetic import run, sweep
@@ -31,6 +32,16 @@ def test_many_settings_are_one_sentence_that_counts_the_verdicts():
         "Against sinusoidal, rope is faster in 3 of 3 settings, with 2.01 to 4.01 times fewer steps."
     )
     assert sentences.overall(compare(settings(2.0, 3.0))) == ""
+
+
+def test_how_many_times_the_steps_a_slower_scheme_needs_has_its_interval_from_low_to_high():
+    slower = Estimate(0.5, seeds=3, interval=(0.4, 0.8))
+    assert sentences._slower(slower, missed=0, level="") == "it needs 2.00 times the steps (1.25–2.50)"
+
+
+@pytest.mark.parametrize(("missed", "said"), [(2, "not reached (2 of 3)"), (3, "not at all")])
+def test_a_loss_that_some_seeds_reach_is_not_said_to_be_reached_by_none(missed, said):
+    assert sentences._step(Estimate(float("inf"), seeds=3, missed=missed)) == said
 
 
 def test_the_headline_of_several_settings_without_the_baseline_is_not_the_loss_of_one():
@@ -140,5 +151,6 @@ def test_the_setting_in_which_each_scheme_ends_lowest_is_said_where_losses_are_o
     for shown in (capsys.readouterr().out, page.html(comparison), (tmp_path / "README.md").read_text()):
         assert "Lowest validation loss: rope" in shown
     assert sentences.lowest(compare(settings(2.0))) == ""
-    masked = [replace(one, setting={**one.setting, "objective": str(one.setting["optim.lr"])}) for one in rates]
-    assert sentences.lowest(compare(sweep(*masked))) == ""
+    for key in ("objective", "text"):
+        others = [replace(one, setting={**one.setting, key: str(one.setting["optim.lr"])}) for one in rates]
+        assert sentences.lowest(compare(sweep(*others))) == ""

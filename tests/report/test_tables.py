@@ -102,7 +102,9 @@ def test_a_row_has_the_loss_and_the_bits_and_the_facts_the_time_of_all_runs():
     own = arm(panel, "rope")
     assert rope[3:5] == (formatting.interval(own.loss), formatting.interval(own.bits))
     assert ("Training time", "360 s in total") in {*map(tuple, tables.facts(pair()).rows)}  # six runs of 60 s
-    assert formatting.short(12.34) == "12.3"
+    unfinished = sweep(run("rope", 0), run("rope", 1, finished=False))
+    assert ("Runs", "2, 1 of them finished") in {*map(tuple, tables.facts(unfinished).rows)}
+    assert [formatting.short(ratio) for ratio in (9.5, 10, 12.34)] == ["9.50", "10.0", "12.3"]
 
 
 def test_a_rounded_zero_has_no_minus_sign():

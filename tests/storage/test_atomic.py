@@ -1,6 +1,7 @@
 import errno
 import os
 import secrets
+import stat
 
 import pytest
 
@@ -21,6 +22,18 @@ def test_a_failure_leaves_what_was_there_before_and_nothing_else(interrupted, tm
         atomic_write(file, "after")
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_is_flushed_to_disk_before_it_has_its_name_and_the_name_after_that(tmp_path, monkeypatch):
+    """Otherwise a power failure could leave an empty file in place of a checkpoint, or none."""
+    flushed: list[tuple[bool, bool]] = []
+
+    def fsync(handle: int) -> None:
+        flushed.append((stat.S_ISDIR(os.fstat(handle).st_mode), (tmp_path / "file").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    atomic_write(tmp_path / "file", "text")
+    assert flushed == [(False, False), (True, True)]
 
 
 def test_what_a_killed_process_left_is_cleared_away_and_nothing_else(tmp_path):

@@ -41,6 +41,14 @@ def test_rows_past_the_checkpoint_are_dropped_and_new_ones_added(tmp_path):
     assert file.read_text() == "step,loss\n1,0.1\n2,1e-05\n"
 
 
+def test_rows_can_be_flushed_to_disk(tmp_path, monkeypatch):
+    flushed: list[int] = []
+    table = MetricsFile(tmp_path / "metrics.csv", ("step",), 0)
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(os.fstat(handle).st_ino))
+    table.sync()
+    assert flushed == [table.file.stat().st_ino]
+
+
 def test_a_table_removed_in_mid_run_ends_it_and_is_not_begun_without_a_header(tmp_path):
     table = MetricsFile(tmp_path / "metrics.csv", ("step",), 0)
     table.file.unlink()

@@ -26,6 +26,21 @@ def test_a_process_that_ends_while_it_is_named_is_another_process(tmp_path):
             pass
 
 
+def test_what_a_killed_process_left_of_a_table_is_cleared_away(tmp_path):
+    run = directory(tmp_path, rerun=False)
+    run.path.mkdir(parents=True)
+    (run.path / "metrics.csv.0f1e2d3c.partial").touch()
+    with run.locked():
+        assert not list(run.path.glob("*.partial"))
+    assert not (run.path / HOLDER).exists()
+
+
+def test_the_id_of_an_agent_replaces_that_of_an_earlier_session(tmp_path):
+    run = RunDirectory(tmp_path, "smoke", "rope", 0)
+    assert run.run_id() == run.run_id()
+    assert run.run_id("agent0") == run.run_id() == "agent0"
+
+
 def test_what_a_killed_process_left_of_its_best_checkpoint_is_cleared_away(tmp_path):
     run = directory(tmp_path, rerun=False)
     run.best.mkdir(parents=True)

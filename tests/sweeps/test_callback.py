@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from posenc.storage.failed_jobs import FAILED_JOBS, failed_job, failed_jobs
 from posenc.sweeps.callback import SweepCallback, _publish
-from posenc.sweeps.failures import failures_recorded, record_failure, unfinished_run
+from posenc.sweeps.failures import diverged, failures_recorded, record_failure, unfinished_run
 from posenc.sweeps.jobs import job_name
 from tests.conftest import composed
 
@@ -114,6 +114,18 @@ def test_a_failed_job_s_run_is_the_one_that_it_has_not_finished(tmp_path):
     assert unfinished_run(config) == run
     (run / "summary.json").touch()  # trained before `rerun=true`, or on another text
     assert unfinished_run(config) is None
+
+
+def test_a_run_has_diverged_whatever_its_rows_before_the_last_say(tmp_path):
+    config = OmegaConf.create(composed("experiment=smoke", f"runs={tmp_path}"))
+    assert not diverged(config)
+    run = tmp_path / "smoke" / "rope" / "seed0-01234567"
+    run.mkdir(parents=True)
+    OmegaConf.save(config, run / "config.yaml")
+    rows = "step,val_loss\n1,\n2,2.5\n"
+    for last, expected in (("", False), ("3,nan\n", True)):
+        (run / "metrics.csv").write_text(rows + last)
+        assert diverged(config) == expected
 
 
 def test_a_swept_seed_that_is_a_glob_has_no_run(tmp_path):

@@ -1,5 +1,6 @@
 """What the launchers make of their keys; tests/slurm has a real cluster."""
 
+import json
 import math
 import os
 import pickle
@@ -98,6 +99,14 @@ def test_the_best_trial_of_a_scheme_has_its_lowest_loss_and_diverged_ones_are_no
     assert sweeper._best(trials, losses) == {"rope": trials[2], "none": trials[4]}
 
 
+def test_of_earlier_searches_the_trials_of_other_schemes_with_the_same_overrides_are_kept(tmp_path):
+    file = tmp_path / "search.json"
+    common = {"best": True, "val_loss": 2.0}
+    kept = {**common, "pos": "none", "overrides": "steps=10"}
+    file.write_text(json.dumps([kept, {**kept, "pos": "rope"}, {**common, "pos": "fox", "overrides": "steps=20"}]))
+    assert sweeper._of_other_schemes(file, {"rope"}, "steps=10") == [kept]
+
+
 def test_a_trial_is_at_the_edge_of_a_grid_that_has_more_than_two_values():
     grid = {"optim.lr": [1, 2, 3], "pos.scale": [0.1, "matched"], "pos.base": [10, 20, 30]}
     for lr, edges in ((1, ["optim.lr"]), (2, []), (3, ["optim.lr"])):
@@ -115,6 +124,16 @@ def test_a_job_that_slurm_has_forgotten_is_over_and_a_silent_controller_says_not
     assert job_states(["9"]) == {"9": JobState(UNKNOWN)}
     squeue(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
     assert job_states(["9"]) is None
+
+
+def test_a_job_that_is_queued_again_before_its_result_is_missed_is_not_lost(tmp_path, monkeypatch):
+    configuration = OmegaConf.create(composed("experiment=smoke", f"runs={tmp_path}"))
+    monkeypatch.setattr(on_slurm, "RESULT_DELAY", -1)
+    paths = SimpleNamespace(folder=tmp_path / "jobs", stderr="log")
+    job = on_slurm.SubmittedJob(SimpleNamespace(job_id="7", paths=paths), "pos=rope", configuration)
+    for state in ("PREEMPTED", "PENDING", "RUNNING", "PREEMPTED"):
+        job.update({"7": JobState(state, "n1")})
+    assert (job.outcome, job.lost_on, job._over_since is None) == (None, [], False)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,17 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from posenc.storage import checkpoint_files
 from posenc.storage.csv_files import MetricsFile
 from posenc.storage.metrics import COLUMNS
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking import loggers, wandb_logger
 from posenc.tracking.wandb_logger import WeightsAndBiases
+from posenc.training.checkpoint_io import CheckpointIO
 from tests.conftest import clean_environment, only
 from tests.tracking.wandb_answers import StandIn
 from tests.tracking.wandb_stand_in import answers_500, refuses, silent, stand_in
@@ -191,6 +194,52 @@ def test_a_wandb_that_is_broken_is_told_in_a_line_and_nothing_more_is_asked_of_i
     told = capfd.readouterr()
     assert told.out == "W&B cannot be used (half installed): logging to metrics.csv only.\n"
     assert told.err == ""
+
+
+def test_why_wandb_cannot_be_used_is_told_without_secrets(directory, monkeypatch, capsys):
+    def load() -> Any:
+        raise RuntimeError("correct horse is no key")
+
+    monkeypatch.setenv("WANDB_API_KEY", "correct horse")
+    monkeypatch.setattr(wandb_logger, "load", load)
+    loggers.weights_and_biases(directory, {"seed": 0})
+    assert capsys.readouterr().out == "W&B cannot be used (*** is no key): logging to metrics.csv only.\n"
+
+
+def test_neither_uncommitted_changes_nor_what_is_printed_are_uploaded():
+    given: dict[str, Any] = {}
+
+    def init(**settings: Any) -> Any:
+        given.update(settings)
+        return SimpleNamespace(define_metric=lambda *_, **__: None)
+
+    wandb_logger._new_run(SimpleNamespace(Settings=dict, init=init), "online", {"id": "a"}, timeout=1)
+    assert (given["settings"]["disable_git"], given["settings"]["console"]) == (True, "off")
+
+
+def test_a_sample_is_text_and_an_artifact_has_the_newest_checkpoint_and_the_best(directory):
+    for folder, step in ((directory.checkpoints, 5), (directory.checkpoints, 10), (directory.best, 5)):
+        CheckpointIO().save_checkpoint({}, made(folder) / checkpoint_files.stem(step))
+    logged: list[Any] = []
+    files: list[str] = []
+    run = SimpleNamespace(id="a", summary={}, log=logged.append, log_artifact=lambda _: None)
+    artifact = SimpleNamespace(add_file=lambda file, name=None: files.append(name or Path(file).name))
+    wandb = SimpleNamespace(Html=str, Artifact=lambda *_, **__: artifact)
+    logger = object.__new__(WeightsAndBiases)
+    vars(logger).update(
+        wandb=wandb, run=run, directory=directory, wants_best=True, sync="wandb sync", _healthy=True, _caught_up=True
+    )
+    logger.finish("a<b>&", {})
+    assert logged == [{"sample": "<pre>a&lt;b&gt;&amp;</pre>"}]
+    assert [re.sub("-[0-9a-f]{16}", "", file) for file in files] == [
+        "step-000000010.ckpt",
+        "best/step-000000005.ckpt",
+    ]
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 AWAY = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"}

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from posenc.errors import RunError
 from posenc.storage import checkpoint_files
 from posenc.storage.run_directory import RunDirectory
 from posenc.tracking.logger import Logger
@@ -61,6 +64,66 @@ def test_the_best_checkpoint_is_written_before_the_regular_one(tmp_path):
     directory.checkpoints.mkdir()
     Checkpoint(directory, 60, metrics, signals, timer).on_train_batch_end(trainer, SimpleNamespace(steps=6))
     assert [file.parent for file in saved] == [directory.best, directory.checkpoints]
+
+
+class Saving:
+    """Checkpoints of a run whose last validation loss is its lowest, with a trainer that writes them."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        self.directory = RunDirectory(path, "smoke", "rope", 0)
+        self.directory.best.mkdir(parents=True)
+        metrics: Any = SimpleNamespace(
+            just_validated=lambda _: True, row={"val_loss": 1.5}, lowest=1.5, check_finite=lambda *_: None,
+            sync=lambda: None, logger=SimpleNamespace(wants_best=True),
+        )  # fmt: skip
+        strategy = SimpleNamespace(broadcast=lambda one: one)
+        self.trainer: Any = SimpleNamespace(is_global_zero=True, global_step=step, strategy=strategy)
+        self.trainer.save_checkpoint = lambda file, **_: CheckpointIO().save_checkpoint({}, file)
+        signals: Any = SimpleNamespace(asked=None, deferred=nullcontext)
+        timer: Any = SimpleNamespace(within=nullcontext)
+        self.metrics = metrics
+        self.checkpoint = Checkpoint(self.directory, 60, metrics, signals, timer)
+
+    def steps(self, folder: Path) -> list[int]:
+        return [checkpoint_files.step(file) for file in checkpoint_files.newest_first(folder)]
+
+
+@pytest.mark.parametrize(("lowest", "kept"), [(1.5, 10), (1.4, 5)])
+def test_only_the_checkpoint_with_the_lowest_validation_loss_so_far_is_kept_as_the_best(lowest, kept, tmp_path):
+    run = Saving(tmp_path, step=10)
+    run.metrics.lowest = lowest
+    CheckpointIO().save_checkpoint({}, run.directory.best / checkpoint_files.stem(5))
+    run.checkpoint.on_train_batch_end(run.trainer, SimpleNamespace(steps=20))
+    assert run.steps(run.directory.best) == [kept]
+
+
+def test_a_session_that_ended_before_it_kept_its_best_checkpoint_leaves_that_to_the_next(tmp_path):
+    run = Saving(tmp_path, step=10)
+    run.checkpoint.on_train_start(run.trainer, SimpleNamespace(steps=20))
+    assert run.steps(run.directory.best) == [10]
+
+
+def test_what_is_not_finite_is_in_no_checkpoint(tmp_path):
+    """On a GPU, where the losses between two rows have not been read yet."""
+
+    def not_finite(*_: object) -> None:
+        raise RunError("the loss is nan")
+
+    run = Saving(tmp_path, step=10)
+    run.metrics.check_finite = not_finite
+    with pytest.raises(RunError, match="the loss is nan"):
+        run.checkpoint.on_train_batch_end(run.trainer, SimpleNamespace(steps=10))
+    assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_the_ranks_agree_on_a_signal_after_the_last_row(tmp_path):
+    told: list[str] = []
+    signals: Any = SimpleNamespace(agree=lambda _: told.append("agree"), end_training=lambda: told.append("end"))
+    metrics: Any = None
+    timer: Any = None
+    trainer: Any = SimpleNamespace(strategy=None)
+    Checkpoint(RunDirectory(tmp_path, "smoke", "rope", 0), 60, metrics, signals, timer).on_train_end(trainer)
+    assert told == ["agree", "end"]
 
 
 def test_a_best_checkpoint_of_a_step_that_is_trained_again_is_removed(tmp_path):

@@ -1,14 +1,17 @@
 """A run that begins at another's checkpoint is, to the bit, the run that it would have been from the start."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from posenc.errors import UserError
 from posenc.storage.checkpoint_files import newest_first, stem, step
 from posenc.storage.csv_files import read_csv
-from posenc.storage.reading import MAX_BYTES
+from posenc.storage.reading import MAX_BYTES, read_mapping
 from posenc.storage.run_directory import RunDirectory
 from posenc.training.checkpoint_io import CheckpointIO
 from posenc.training.experiment import Experiment
@@ -109,6 +112,16 @@ def test_a_run_that_would_not_have_come_to_the_checkpoint_is_refused(stable, tmp
         train_here(tmp_path / "refused", *overrides, f"fork_from={stable}")
     assert f"fork_from={stable}: {sentence}" in str(refusal.value)
     assert not (tmp_path / "refused").exists()
+
+
+def test_a_run_with_another_vocabulary_is_refused(stable):
+    def refuse(folder: Path) -> None:
+        raise UserError(f"{folder.name} has another vocabulary")
+
+    tokenizer: Any = SimpleNamespace(check=refuse)
+    experiment = Experiment.of({**read_mapping(stable / "config.yaml"), "steps": 40})
+    with pytest.raises(UserError, match=f"^fork_from={stable}: {stable.name} has another vocabulary"):
+        Fork.of(stable, replace(experiment, tokenizer=tokenizer))
 
 
 def test_what_is_no_run_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """What a row of metrics.csv costs, and what is in it."""
 
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_a_row_waits_for_the_device_once(tmp_path):
     with Synchronisations() as waits:
         run.metrics.on_train_batch_end(run.trainer, run.module, outputs)
     assert waits.names == ["tolist"]
+
+
+def test_the_rows_of_both_tables_are_flushed_to_disk(tmp_path):
+    run = Run(tmp_path)
+    flushed: list[str] = []
+    for name in ("file", "probe_file"):
+        setattr(run.metrics, name, SimpleNamespace(sync=partial(flushed.append, name)))
+    run.metrics.sync()
+    assert flushed == ["file", "probe_file"]
 
 
 def test_a_row_has_the_mean_loss_of_its_steps_over_all_ranks_and_the_last_gradient_norm(tmp_path):
@@ -161,6 +171,13 @@ def test_the_peak_and_the_machines_of_a_resumed_run_are_those_of_all_its_session
     resumed.train(*LOSSES)
     assert resumed.metrics.machines == ["fast", "slow"]
     assert resumed.metrics.peak_seconds == 3 * 16 * (0.5 + 0.25)
+
+
+def test_a_resumed_run_knows_the_lowest_validation_loss_of_its_earlier_sessions(tmp_path):
+    first, resumed = Run(tmp_path), Run(tmp_path)
+    first.metrics.lowest = 1.5
+    resumed.resume(first)
+    assert resumed.metrics.lowest == 1.5
 
 
 def test_a_session_whose_peak_is_unknown_leaves_the_run_without_one(tmp_path):

@@ -49,6 +49,20 @@ def test_in_training_a_signal_waits_for_the_step_to_be_saved():
             taken.stop("it is saved")
 
 
+def test_a_signal_after_the_last_step_ends_the_process_at_once():
+    with Signals() as taken:
+        taken.start_training()
+        taken.end_training()
+        with pytest.raises(Stopped, match="^stopped by SIGTERM: nothing was lost"):
+            send(signal.SIGTERM)
+
+
+def test_a_process_that_ctrl_c_has_stopped_hears_no_other():
+    with pytest.raises(Stopped, match="^stopped by Ctrl-C"), Signals():
+        send(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
 def test_a_step_that_does_not_end_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.05)
     with Signals() as taken:

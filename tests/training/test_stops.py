@@ -12,6 +12,7 @@ from posenc.errors import Stopped
 from posenc.evaluation.load import load
 from posenc.objectives.objective import loss
 from posenc.storage import checkpoint_files
+from posenc.training.checkpoint_callback import Checkpoint
 from posenc.training.module import LanguageModel
 from tests.conftest import ROOT, curve, train_here
 from tests.training.sending import send
@@ -36,6 +37,30 @@ def test_a_second_signal_in_the_validation_that_the_first_has_postponed_loses_no
     assert stops == [5, 5]
     stopped, whole = (train_here(tmp_path / name, *SHORT) for name in ("stopped", "whole"))
     assert curve(stopped) == curve(whole)
+
+
+def test_a_postponed_row_that_was_written_before_the_next_session_was_killed_is_there_once(tmp_path, monkeypatch):
+    validate = LanguageModel.validation_loss
+
+    def stopped(self, *batch):
+        send(signal.SIGTERM)
+        return validate(self, *batch)
+
+    def killed(*_):
+        raise RuntimeError("killed")
+
+    again = (*SHORT, "attention_every=5")
+    with monkeypatch.context() as patch:
+        patch.setattr(LanguageModel, "validation_loss", stopped)
+        with pytest.raises(Stopped, match="step 5 of 10 is saved"):
+            train_here(tmp_path / "killed", *again)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "on_train_start", killed)  # called after that of the writer of the rows
+        with pytest.raises(RuntimeError, match="killed"):
+            train_here(tmp_path / "killed", *again)
+    one, whole = (train_here(tmp_path / name, *again) for name in ("killed", "whole"))
+    assert curve(one) == curve(whole)
+    assert (one / "attention.csv").read_text() == (whole / "attention.csv").read_text()
 
 
 def test_a_run_stopped_twice_at_one_step_keeps_the_checkpoint_before_it(tmp_path, monkeypatch):

@@ -27,4 +27,4 @@ def test_of_the_heads_removed_the_two_that_matter_most_are_shown_where_there_are
         for (layer, head), second in heads.items()
     ]
     *_, table = removed_heads(removed)
-    assert "| 4,096 | 0 | -0.50 | -0.10 | -0.30 | 3.2 |" in table
+    assert "| 4,096 | 0 | -0.50 | -0.10 | -0.30 | 3.2 | 1.900 | 1.900 | 1.700 | 1.700 |" in table

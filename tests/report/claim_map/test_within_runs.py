@@ -3,7 +3,7 @@
 import pytest
 
 from posenc.analysis.results import CurveRow
-from posenc.report.claim_map.within_runs import START, arms, within_runs
+from posenc.report.claim_map.within_runs import START, _mean, arms, within_runs
 from tests.report.claim_map.test_ratios import points_of
 
 TOKENS = (100, 1000, 2000, 8000)
@@ -47,6 +47,10 @@ def test_a_line_is_a_run_minus_rope_s_of_the_same_seed_and_a_seed_without_one_is
     assert len(at) < len(TOKENS)
     for line, gap in zip(lines, (1.25 - 1.32, 1.33 - 1.31), strict=True):
         assert points_of(line) == [(tokens, pytest.approx(gap)) for tokens in at]
+
+
+def test_a_mean_is_drawn_where_every_seed_has_a_value():
+    assert _mean([{100: 0.1, 200: 0.2}, {200: 0.4, 300: 0.5}]) == {200: pytest.approx(0.3)}
 
 
 def test_rope_with_other_hyperparameters_is_not_drawn_without_several_seeds_of_its_arm():
