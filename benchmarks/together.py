@@ -56,7 +56,9 @@ def main() -> None:
 
     sweep = given.overrides or ["pos=sinusoidal,rope", "seed=0,1", "steps=60"]
     with one_sentence_errors():
-        config, _ = composed(CONF, [str(one.input_line) for one in parsed(sweep) if not one.is_sweep_override()])
+        fixed = [str(one.input_line) for one in parsed(sweep) if not one.is_sweep_override()]
+    with one_sentence_errors(fixed, CONF):
+        config, _ = composed(CONF, fixed)
         on_gpu = build(config, "trainer").device.type != "cpu"
     with tempfile.TemporaryDirectory() as folder:
         times: dict[int, list[float]] = {count: [] for count in (1, *given.at_a_time)}

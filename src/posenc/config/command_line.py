@@ -162,7 +162,7 @@ def explain(error: BaseException, arguments: Sequence[str], conf: Path | None) -
         with suppress(HydraException):  # a group that is not in the defaults, such as sweep, fails to compose here too
             if conf is not None and (unknown := unknown_key(arguments, conf)):
                 return unknown
-        if of_choice := re.match(r"Could not override '([\w.]+)'\.\s+To append to your config", str(error)):
+        if conf and (of_choice := re.match(r"Could not override '([\w.]+)'\.\s+To append to your config", str(error))):
             return f"{of_choice[1]} is not a key of the default choice of its group: use ++{of_choice[1]}="
         if twice := re.match(r"Multiple values for ([\w/]+)\.", str(error)):
             return f"{twice[1]} has a choice already: drop the + of +{twice[1]}="
